@@ -1,0 +1,73 @@
+"""Tracked tasks: the only place of the project that creates one.
+
+The event loop itself keeps weak references only, so an untracked task can vanish half way, and the exception of a task
+that nobody awaits is told to nobody until the garbage collector finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Report = Callable[[str, BaseException], None]
+
+CANCEL_GRACE_S = 3.0  # drain of 22 s + this stays below the 27 s in which the process must have left
+
+
+class Tasks:
+    """
+    A set of running tasks.
+
+    Args:
+        report: Called with a task's name and its exception as soon as the task has died of it; also when somebody
+            awaits the task. Cancellation is no exception in this sense. Must not raise.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """Run *coro* as a task of the running loop, referenced until it is done."""
+        task = asyncio.create_task(coro, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        exc = task.exception()  # also marks it as retrieved
+        if exc is not None:
+            self._report(task.get_name(), exc)
+
+    async def drain(self, timeout_s: float) -> None:
+        """
+        Wait until no task is left, those spawned meanwhile included; after *timeout_s* cancel the rest and wait for it.
+
+        A task that is not done `CANCEL_GRACE_S` after its cancellation is reported as a `TimeoutError` and left alone.
+        A task may drain its own set: it does not wait for itself.
+        """
+        await self._settle(timeout_s)
+        for task in self._others():
+            task.cancel()
+        await self._settle(CANCEL_GRACE_S)
+        for task in self._others():
+            self._report(task.get_name(), TimeoutError("still running after its cancellation"))
+
+    async def _settle(self, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while (tasks := self._others()) and (left_s := deadline_s - loop.time()) > 0:
+            await asyncio.wait(tasks, timeout=left_s)
+            await asyncio.sleep(0)  # done callbacks run in the next turn of the loop
+
+    def _others(self) -> list[asyncio.Task[Any]]:
+        current = asyncio.current_task()
+        return [task for task in self._tasks if task is not current and not task.done()]

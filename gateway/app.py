@@ -1,0 +1,268 @@
+"""The composition root: settings become running objects here, and nowhere else are implementations picked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from gateway import telemetry as events
+from gateway.aio import Tasks
+from gateway.core.catalog import Catalog, Route
+from gateway.core.errors import SHUTDOWN, Failure, UpstreamFailed
+from gateway.core.exchange import Exchange
+from gateway.core.receipt import Tariff
+from gateway.dialects.base import LaneRules
+from gateway.dialects.registry import DIALECTS
+from gateway.dialects.tokens import warm_up
+from gateway.http.answer_headers import success_headers
+from gateway.http.handler import GatewayHandler, Hooks, Site
+from gateway.http.server import GatewayServer, ServerLimits
+from gateway.metrics import MetricsRecorder
+from gateway.pipeline.run import Pipeline
+from gateway.pipeline.services import Clock, Deadlines, Services
+from gateway.pipeline.stages.admit import Admit
+from gateway.pipeline.stages.choose import Choose
+from gateway.pipeline.watch import Watch
+from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules
+from gateway.policy.retry import RetryRules
+from gateway.providers.presets import PRESETS
+from gateway.settings import Settings, SettingsError, build_catalog, build_keys
+from gateway.storage.open import open_stores
+from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
+from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
+
+BACKLOG = 2048  # connections the kernel holds while the loop is busy: a burst of 1,000 clients fits
+FAREWELL_S = 2.5  # after the drain: the last frames get 2 s, and their sockets a moment
+FORCE_S = 0.5  # for what still runs then
+
+_CLOCK = Clock(time.monotonic, time.time, random.random)
+
+
+def new_request_id() -> str:
+    """Time-ordered and unguessable: 48 bits of milliseconds, 80 of chance."""
+    return f"req_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+
+
+class App:
+    """
+    One serving process. Make it inside the running loop.
+
+    Args:
+        reread: Gives fresh settings for a reload, or raises SettingsError.
+    """
+
+    def __init__(
+        self, settings: Settings, reread: Callable[[], Settings], telemetry: Telemetry, metrics: MetricsRecorder
+    ) -> None:
+        self._settings = settings
+        self._reread = reread
+        self._telemetry = telemetry
+        self._metrics = metrics
+        self._refusals = RefusalLog(telemetry.log, time.monotonic)
+        self._tasks = Tasks(self._report_crash)
+        self._stop = asyncio.Event()
+        self._running: set[Watch] = set()
+        self._board = _board(settings)
+        self._upstream = AiohttpUpstream(_upstream_limits(settings))
+        self._stores = open_stores(build_keys(settings), clock_s=time.monotonic, workers=settings.server.workers)
+        hooks = Hooks(
+            new_request_id=new_request_id,
+            new_trace_id=lambda: secrets.token_hex(16),
+            on_bad_request=self._refused,
+            render_metrics=metrics.render,
+            stream_opened=metrics.stream_opened,
+            stream_closed=metrics.stream_closed,
+        )
+        self._handler = GatewayHandler(self._site(settings), self._stores.keys, hooks)
+        self._server = GatewayServer(
+            self._handler,
+            _server_limits(settings),
+            on_bad_request=self._refused,
+            on_crash=self._crashed,
+            new_request_id=new_request_id,
+        )
+
+    async def serve(self, sockets: list[socket.socket]) -> None:
+        """Serve on *sockets* until `stop`, then drain. Signals are taken over for as long."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        await loop.run_in_executor(None, warm_up)
+        servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
+        addresses = [":".join(map(str, sock.getsockname()[:2])) for sock in sockets]
+        models = len(self._handler.site.catalog.models)
+        self._telemetry.log.info(events.SERVER_STARTED, addresses=addresses, models=models)
+        try:
+            await self._stop.wait()
+            await self._drain(servers)
+        finally:
+            await self._close()
+
+    def stop(self) -> None:
+        """Begin to drain. Only the first call does anything: a platform may send several signals."""
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Read the settings again; wrong ones change nothing. What listens and connects keeps its old settings."""
+        log = self._telemetry.log
+        try:
+            fresh = self._reread()
+        except SettingsError as exc:
+            log.error(events.SETTINGS_REFUSED, problems=exc.problems)
+            return
+        old, self._settings = self._settings, fresh
+        self._stores.keys.replace(build_keys(fresh))
+        self._handler.site = site = self._site(fresh)
+        self._board.keep({route.id for model in site.catalog.models.values() for route in model.routes})
+        kept = [name for name in ("server", "upstream", "logging") if getattr(old, name) != getattr(fresh, name)]
+        log.info(events.SETTINGS_RELOADED, models=len(site.catalog.models), restart_needed_for=kept)
+
+    async def _drain(self, servers: list[asyncio.Server]) -> None:
+        """
+        Close the door, let streams go on, then cut what is left with the documented frame.
+
+        For `accept_s` the door stays ajar: the router in front may not have noticed, so newcomers get a 503 that they
+        may retry elsewhere instead of a refused connection.
+        """
+        loop, times = asyncio.get_running_loop(), self._settings.server
+        end_s = loop.time() + times.drain_s
+        self._handler.draining = True
+        self._telemetry.log.info(events.SERVER_DRAINING, active=self._handler.active)
+        await asyncio.sleep(min(times.accept_s, times.drain_s))
+        for server in servers:
+            server.close()
+        self._server.pre_shutdown()
+        if not await self._idle(end_s - loop.time()):
+            for watch in tuple(self._running):
+                watch.interrupt(SHUTDOWN)
+            await self._idle(FAREWELL_S)
+
+    async def _idle(self, timeout_s: float) -> bool:
+        """Whether every request had ended within *timeout_s*."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._handler.idle()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _close(self) -> None:
+        await self._server.shutdown(FORCE_S)
+        await self._upstream.close()
+        await self._tasks.drain(FORCE_S)
+        self._refusals.flush()
+        self._telemetry.log.info(events.SERVER_STOPPED)
+
+    def _site(self, settings: Settings) -> Site:
+        catalog = build_catalog(settings, PRESETS)
+        services = self._services(settings, catalog)
+        # Order: limits come first, so that a flood of misspelt models is limited too.
+        stages = (Admit(self._stores.counters), Choose(catalog))
+        return Site(
+            catalog=catalog,
+            pipeline=Pipeline(stages, services, self._running),
+            services=services,
+            small_body_bytes=settings.server.max_body_bytes,
+            large_body_bytes=settings.server.max_image_body_bytes,
+            body_s=settings.server.body_s,
+        )
+
+    def _services(self, settings: Settings, catalog: Catalog) -> Services:
+        stream, region = settings.stream, settings.server.region
+        return Services(
+            upstream=self._upstream,
+            dialects=DIALECTS,
+            ledgers=(self._stores.ledger, LogRecorder(self._telemetry), self._metrics),
+            board=self._board,
+            retry=RetryRules(settings.upstream.retry_base_s, settings.upstream.retry_wait_max_s),
+            deadlines=_deadlines(settings),
+            lanes=LaneRules(stream.max_event_bytes, stream.sniff_bytes, stream.metadata_frame, region),
+            tariff=Tariff(catalog.modes, stream.bill_interrupted, region),
+            clock=_CLOCK,
+            tasks=self._tasks,
+            report_failure=self._report_failure,
+            headers=lambda exchange, receipt: success_headers(exchange, receipt, region),
+            observe_gap=self._metrics.observe_gap,
+        )
+
+    def _refused(self, reason: str, status: int) -> None:
+        self._refusals.write(reason, status=status)
+
+    def _crashed(self, request_id: str, exc: BaseException) -> None:
+        self._telemetry.log.error(events.INTERNAL_ERROR, request_id=request_id, exc_info=exc)
+
+    def _report_crash(self, task: str, exc: BaseException) -> None:
+        if not isinstance(exc, UpstreamFailed):  # awaited by the exchange that spawned it, and booked there
+            self._telemetry.log.error(events.INTERNAL_ERROR, task=task, exc_info=exc)
+
+    def _report_failure(self, exchange: Exchange, route: Route, failure: Failure) -> None:
+        """The one place that sees what a provider said; our own credential is taken out of it."""
+        provider = route.provider
+        detail = failure.detail
+        if provider.secret is not None:
+            detail = detail.replace(provider.secret[1].rpartition(" ")[2], "***")
+        self._telemetry.log.warning(
+            events.PROVIDER_FAILED,
+            request_id=exchange.request_id,
+            provider=provider.name,
+            provider_model=route.model,
+            reason=failure.reason,
+            failure_class=failure.failure_class,
+            detail=detail,
+        )
+        if failure.reason == "credential":
+            self._metrics.credential_refused(provider.name)
+            self._telemetry.log.error(events.PROVIDER_CREDENTIAL_REFUSED, provider=provider.name)
+
+
+def _board(settings: Settings) -> BreakerBoard:
+    upstream = settings.upstream
+    return BreakerBoard(
+        BreakerRules(
+            failures=upstream.breaker_failures,
+            window_s=upstream.breaker_window_s,
+            open_s=upstream.breaker_open_s,
+            open_max_s=upstream.breaker_open_max_s,
+        ),
+        BudgetRules(percent=upstream.retry_budget_percent),
+    )
+
+
+def _upstream_limits(settings: Settings) -> UpstreamLimits:
+    upstream = settings.upstream
+    return UpstreamLimits(
+        connect_s=upstream.connect_s,
+        dns_s=upstream.dns_s,
+        max_connections=upstream.max_connections,
+        pool_idle_s=upstream.pool_idle_s,
+    )
+
+
+def _server_limits(settings: Settings) -> ServerLimits:
+    server = settings.server
+    return ServerLimits(
+        first_byte_s=server.first_byte_s,
+        header_s=server.header_s,
+        body_s=server.body_s,
+        keepalive_s=server.keepalive_s,
+        max_connections=server.max_connections,
+    )
+
+
+def _deadlines(settings: Settings) -> Deadlines:
+    stream = settings.stream
+    return Deadlines(
+        first_token_s=stream.first_token_s,
+        idle_s=stream.idle_s,
+        heartbeat_s=stream.heartbeat_s,
+        commit_after_s=stream.commit_after_s,
+        write_stall_s=stream.write_stall_s,
+        non_stream_s=stream.non_stream_s,
+        usage_grace_s=stream.usage_grace_s,
+    )

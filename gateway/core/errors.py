@@ -1,0 +1,197 @@
+"""The one table of errors, and the two ways a request can go wrong.
+
+`ErrorKind` is a row: everything a client may learn of an error. `GatewayError` carries a row to the edge, where the
+endpoint's dialect renders it. `Failure` says what an upstream (or we ourselves) did wrong; its `detail` is for the
+server log alone. `docs/errors.md` is generated from `ERRORS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["info", "warning", "error"]
+FailureClass = Literal["upstream_error", "upstream_timeout", "upstream_truncated", "gateway_shutdown"]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """One row of the error table.
+
+    `retry` says what the SDKs are told: `default` leaves it to the status, `never` adds `x-should-retry: false`.
+    `retry_after_s` is the wait suggested when nothing better is known; None sends no `retry-after`.
+    """
+
+    code: str
+    status: int
+    openai_type: str
+    anthropic_type: str
+    message: str
+    level: Level = "info"
+    retry: Literal["default", "never"] = "default"
+    retry_after_s: int | None = None
+
+
+def _bad_request(code: str, message: str, status: int = 400) -> ErrorKind:
+    return ErrorKind(code, status, "invalid_request_error", "invalid_request_error", message)
+
+
+MODEL_NOT_FOUND = _bad_request("model_not_found", "The model does not exist or this key may not use it here.")
+CONTEXT_LENGTH_EXCEEDED = _bad_request("context_length_exceeded", "The request is longer than the model's context.")
+INVALID_REQUEST = _bad_request("invalid_request", "The request is not valid.")
+INVALID_HOST = _bad_request("invalid_host", "The Host header is missing or malformed.")
+REQUEST_TOO_LARGE = ErrorKind(
+    "request_too_large", 413, "invalid_request_error", "request_too_large", "The request body is too large."
+)
+HEADERS_TOO_LARGE = _bad_request("headers_too_large", "The request line or headers are too large.", status=431)
+REQUEST_TIMEOUT = ErrorKind(
+    "request_timeout", 408, "invalid_request_error", "invalid_request_error",
+    "The request did not arrive in time.", retry="never",
+)
+UNSUPPORTED_ENCODING = _bad_request(
+    "unsupported_encoding", "Encoded request bodies are not supported; send plain JSON.", status=415
+)
+EXPECTATION_FAILED = _bad_request("expectation_failed", "Only Expect: 100-continue is supported.", status=417)
+NOT_FOUND = ErrorKind("not_found", 404, "invalid_request_error", "not_found_error", "No such route.")
+METHOD_NOT_ALLOWED = _bad_request("method_not_allowed", "This route does not take that method.", status=405)
+INVALID_API_KEY = ErrorKind(
+    "invalid_api_key", 401, "invalid_request_error", "authentication_error",
+    "The API key is missing or not valid.", retry="never",
+)
+RATE_LIMIT_EXCEEDED = ErrorKind(
+    "rate_limit_exceeded", 429, "requests", "rate_limit_error",
+    "Too many requests this minute for this key.", retry_after_s=1,
+)
+INFLIGHT_CAP = ErrorKind(
+    "inflight_cap", 429, "requests", "rate_limit_error",
+    "Too many requests of this key are running at once.", retry_after_s=1,
+)
+PROVIDER_UNAVAILABLE = ErrorKind(
+    "provider_unavailable", 503, "provider_error", "api_error",
+    "The provider is not available.", level="warning", retry_after_s=1,
+)
+OVERLOADED = ErrorKind(
+    "overloaded", 503, "server_error", "overloaded_error",
+    "The gateway is at its limit.", level="warning", retry_after_s=1,
+)
+SHUTTING_DOWN = ErrorKind(
+    "shutting_down", 503, "server_error", "api_error",
+    "The gateway is shutting down.", retry_after_s=1,
+)
+PROVIDER_TIMEOUT = ErrorKind(
+    "provider_timeout", 504, "provider_error", "timeout_error",
+    "The provider did not answer in time.", level="warning",
+)
+GATEWAY_TIMEOUT = ErrorKind(
+    "gateway_timeout", 504, "provider_error", "timeout_error",
+    "The answer took longer than a request without streaming may; use streaming.", level="warning", retry="never",
+)
+INTERNAL_ERROR = ErrorKind(
+    "internal_error", 500, "server_error", "api_error", "Something went wrong in the gateway.", level="error"
+)
+STREAM_INTERRUPTED = ErrorKind(
+    "stream_interrupted", 200, "provider_error", "api_error", "upstream stream interrupted", level="warning"
+)
+
+ERRORS: tuple[ErrorKind, ...] = (
+    MODEL_NOT_FOUND,
+    CONTEXT_LENGTH_EXCEEDED,
+    INVALID_REQUEST,
+    INVALID_HOST,
+    INVALID_API_KEY,
+    NOT_FOUND,
+    METHOD_NOT_ALLOWED,
+    REQUEST_TIMEOUT,
+    REQUEST_TOO_LARGE,
+    UNSUPPORTED_ENCODING,
+    EXPECTATION_FAILED,
+    RATE_LIMIT_EXCEEDED,
+    INFLIGHT_CAP,
+    HEADERS_TOO_LARGE,
+    INTERNAL_ERROR,
+    PROVIDER_UNAVAILABLE,
+    OVERLOADED,
+    SHUTTING_DOWN,
+    PROVIDER_TIMEOUT,
+    GATEWAY_TIMEOUT,
+    STREAM_INTERRUPTED,
+)
+
+
+class GatewayError(Exception):
+    """An error the client is told of: a row of the table and what is particular to this request.
+
+    Args:
+        kind: The row.
+        message: A public sentence instead of the row's; never provider text that was not cleaned.
+        param: The request field at fault, as in `messages[0].role`.
+        retry_after_s: Seconds to wait, instead of the row's.
+        error_code: A provider's own code that clients act on (Anthropic's `details.error_code`).
+    """
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str | None = None,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        error_code: str | None = None,
+    ) -> None:
+        super().__init__(kind.code)
+        self.kind = kind
+        self.message = message or kind.message
+        self.param = param
+        self.retry_after_s = kind.retry_after_s if retry_after_s is None else retry_after_s
+        self.error_code = error_code or kind.code
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong at an upstream, or in us while we were talking to it.
+
+    Attributes:
+        failure_class: What a client is told in the mid-stream error frame.
+        reason: Our own short word for logs and metrics (`connect`, `dns`, `status_500`, `idle`, ...).
+        error: The plain HTTP answer when the stream was not yet open.
+        retryable: Whether another attempt may help.
+        retry_after_s: What the upstream asked us to wait, if it did.
+        counts: Whether it is evidence against the route's health (for the breaker).
+        detail: Provider text and exception for the server log. Never rendered to a client.
+    """
+
+    failure_class: FailureClass
+    reason: str
+    error: ErrorKind = PROVIDER_UNAVAILABLE
+    retryable: bool = True
+    retry_after_s: float | None = None
+    counts: bool = True
+    detail: str = ""
+    public_message: str | None = None
+    param: str | None = None
+    error_code: str | None = None
+
+    def as_error(self) -> GatewayError:
+        """The plain HTTP error of this failure, for use before the stream is open."""
+        return GatewayError(
+            self.error,
+            self.public_message,
+            param=self.param,
+            retry_after_s=self.retry_after_s,
+            error_code=self.error_code,
+        )
+
+
+class UpstreamFailed(Exception):
+    """Raised by the upstream port and by lanes: the attempt ended in *failure*."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+SHUTDOWN = Failure("gateway_shutdown", "shutdown", SHUTTING_DOWN, retryable=False, counts=False)
+FIRST_TOKEN_TIMEOUT = Failure("upstream_timeout", "first_token", PROVIDER_TIMEOUT)
+IDLE_TIMEOUT = Failure("upstream_timeout", "idle", PROVIDER_TIMEOUT, retryable=False)
+NON_STREAM_TIMEOUT = Failure("upstream_timeout", "non_stream", GATEWAY_TIMEOUT, retryable=False)
+TRUNCATED = Failure("upstream_truncated", "truncated")

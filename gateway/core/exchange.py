@@ -1,0 +1,83 @@
+"""The per-request context, and the answer a pipeline gives when it does not stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gateway.core.call import Call
+from gateway.core.catalog import Key, Model, Route
+from gateway.core.errors import Failure
+from gateway.core.usage import NO_USAGE, Basis, Usage
+
+Outcome = Literal["completed", "cancelled", "interrupted", "rejected", "failed"]
+AttemptResult = Literal["open", "ok", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a key stands after its admission; None where the tier has no such limit."""
+
+    rpm: int | None = None
+    rpm_remaining: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One call of a provider."""
+
+    route: Route
+    started_s: float
+    result: AttemptResult = "open"
+    failure: Failure | None = None
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole HTTP answer: `headers` besides those every answer carries."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Everything that is known of one request while it runs; the only mutable thing that stages share.
+
+    All `*_s` stamps are seconds of the monotonic clock; None means that it has not happened.
+
+    Attributes:
+        dispatched_s: The first request left for a provider.
+        answered_s: The upstream's first good frame (or whole JSON body) was here.
+        committed_s: Status and headers were written to the client.
+        first_token_s: The first piece of the answer's content was here.
+        gone_s: The client was seen to be gone, or the stream was told to stop.
+    """
+
+    request_id: str
+    trace_id: str
+    endpoint: str
+    call: Call
+    key: Key
+    started_s: float
+    limits: Limits = NO_LIMITS
+    model: Model | None = None
+    candidates: tuple[Route, ...] = ()
+    route: Route | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    usage: Usage = NO_USAGE
+    basis: Basis = "none"
+    failure: Failure | None = None
+    status: int = 0
+    error_code: str | None = None
+    note: str | None = None
+    dispatched_s: float | None = None
+    answered_s: float | None = None
+    committed_s: float | None = None
+    first_token_s: float | None = None
+    gone_s: float | None = None

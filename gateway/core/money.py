@@ -1,0 +1,98 @@
+"""Exact money: integers of pico-USD inside, decimal strings outside.
+
+A price of "2.50" USD per million tokens is 2,500,000 pico-USD per token, so every price with up to six decimals is a
+whole number and every cost is a sum of products of integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from gateway.core.usage import Usage
+
+PICO_PER_USD = 10**12
+_DECIMALS = 12
+_MIN_PLACES = 6
+_MAX_USD_PER_MILLION = 1_000_000
+
+
+def parse_price(text: str) -> int:
+    """Pico-USD per token of *text*, USD per million tokens.
+
+    Raises:
+        ValueError: Not a plain decimal, negative, over a million, or with more than six decimals.
+    """
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is not a decimal number") from None
+    if not value.is_finite() or value < 0 or value > _MAX_USD_PER_MILLION:
+        raise ValueError(f"{text!r} is not a price between 0 and {_MAX_USD_PER_MILLION} USD per million tokens")
+    pico = value * 1_000_000
+    if pico != pico.to_integral_value():
+        raise ValueError(f"{text!r} has more than six decimals")
+    return int(pico)
+
+
+def format_usd(pico_usd: int) -> str:
+    """*pico_usd* as a plain decimal of USD: exact, at least six places, never an exponent."""
+    sign = "-" if pico_usd < 0 else ""
+    whole, fraction = divmod(abs(pico_usd), PICO_PER_USD)
+    digits = f"{fraction:0{_DECIMALS}d}".rstrip("0").ljust(_MIN_PLACES, "0")
+    return f"{sign}{whole}.{digits}"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Pico-USD per token of each class. A class without a price of its own costs what plain input does."""
+
+    input: int
+    output: int
+    cached_input: int
+    cache_write: int
+
+    def cost(self, usage: Usage) -> int:
+        """Pico-USD of *usage*. Cached and written tokens are taken out of the prompt, so nothing is charged twice."""
+        cached = min(usage.cached_tokens, usage.prompt_tokens)
+        written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
+        plain = usage.prompt_tokens - cached - written
+        return (
+            plain * self.input
+            + cached * self.cached_input
+            + written * self.cache_write
+            + usage.completion_tokens * self.output
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """An exact factor as a fraction of two positive integers (the denominator a power of ten)."""
+
+    numerator: int
+    denominator: int
+
+    def __mul__(self, other: Weight) -> Weight:
+        return Weight(self.numerator * other.numerator, self.denominator * other.denominator)
+
+    def of(self, tokens: int) -> int:
+        """*tokens* x weight, rounded half up once."""
+        return (2 * tokens * self.numerator + self.denominator) // (2 * self.denominator)
+
+
+def parse_weight(text: str) -> Weight:
+    """The exact factor of a decimal such as "0.3".
+
+    Raises:
+        ValueError: Not a plain decimal from 0 to 10,000 with at most six places.
+    """
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is not a decimal number") from None
+    if not value.is_finite() or value < 0 or value > 10_000:
+        raise ValueError(f"{text!r} is not a weight between 0 and 10000")
+    scaled = value * 10**6
+    if scaled != scaled.to_integral_value():
+        raise ValueError(f"{text!r} has more than six decimals")
+    return Weight(int(scaled), 10**6)

@@ -1,0 +1,116 @@
+"""The seams: what the pipeline needs from the world, as protocols. Each has one implementation or more elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.core.call import UpstreamRequest
+from gateway.core.catalog import Key
+from gateway.core.errors import ErrorKind
+from gateway.core.exchange import Limits
+from gateway.core.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The key may go on; its slot is held until `Counters.release`."""
+
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The key is over a limit; nothing is held."""
+
+    kind: ErrorKind
+    retry_after_s: float
+    limits: Limits
+
+
+class Keys(Protocol):
+    """Who owns a secret."""
+
+    async def find(self, secret: str) -> Key | None: ...
+
+
+class Counters(Protocol):
+    """Requests per minute and requests at once, counted in one atomic step."""
+
+    async def admit(self, key: Key, request_id: str) -> Admitted | Refused: ...
+
+    def release(self, key: Key, request_id: str) -> None:
+        """Give the slot of *request_id* back. Never blocks, never raises; a second call changes nothing."""
+
+
+class Ledger(Protocol):
+    """Where receipts go. `record` never blocks and never raises."""
+
+    def record(self, receipt: Receipt) -> None: ...
+
+
+class UpstreamAnswer(Protocol):
+    """An answer of a provider whose head is here and whose body is still to be read."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Case-insensitive."""
+
+    async def read(self) -> bytes:
+        """The next bytes as they come, b"" at the end.
+
+        Raises:
+            UpstreamFailed: The body broke off or made no sense.
+        """
+
+    def close(self) -> None:
+        """Drop the connection at once, whatever is under way. Synchronous; calling it again changes nothing."""
+
+    def release(self) -> None:
+        """The answer was read to its own terminator: keep the connection if its body ends shortly, else drop it."""
+
+
+class Upstream(Protocol):
+    """The way to providers."""
+
+    async def open(self, request: UpstreamRequest) -> UpstreamAnswer:
+        """Send *request* and wait for the head of the answer. Cancelling it drops the connection at once.
+
+        Raises:
+            UpstreamFailed: No head came.
+        """
+
+
+class Sink(Protocol):
+    """The client's side of a stream."""
+
+    @property
+    def committed(self) -> bool:
+        """Whether status and headers are out."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client reads slower than we write."""
+
+    async def open(self, headers: tuple[tuple[str, str], ...]) -> None:
+        """Commit the 200 with *headers*."""
+
+    async def write(self, data: bytes) -> None:
+        """Hand over whole frames in one piece, without waiting for a slow client.
+
+        Raises:
+            ConnectionError: The client is gone.
+        """
+
+    async def drain(self) -> None:
+        """Wait until the client has caught up."""
+
+    async def close(self) -> None:
+        """End the body properly."""
+
+    def abort(self) -> None:
+        """Drop the connection so that the client cannot take the body for a whole one."""

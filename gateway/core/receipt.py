@@ -1,0 +1,234 @@
+"""What happened, once: the settled facts of an exchange and everything that is rendered from them.
+
+`_anoman` in answers, the log line and the ledger row are renderings of one `Receipt`, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.core.catalog import Mode, Provider
+from gateway.core.exchange import Exchange, Limits, Outcome
+from gateway.core.money import Weight, format_usd
+from gateway.core.usage import NO_USAGE, Basis, Usage
+
+_OFF = {"status": "off"}
+# Spelled out in full in every answer: no guardrail has run yet, and the answer says so.
+GUARDRAILS_OFF: dict[str, dict[str, str]] = dict.fromkeys(
+    ("injection", "pii", "content", "policy", "response_content"), _OFF
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The settled facts. Field names are those of the `exchange.settled` log line and of the trace row."""
+
+    request_id: str
+    trace_id: str
+    tenant: str
+    key_id: str
+    endpoint: str
+    model: str
+    provider: str | None
+    provider_model: str | None
+    provider_type: str | None
+    provider_region: str | None
+    region: str
+    attempts: tuple[str, ...]
+    outcome: Outcome
+    routing_mode: str
+    failure_class: str | None
+    failure_reason: str | None
+    error_code: str | None
+    status: int
+    usage: Usage
+    usage_basis: Basis
+    weighted_tokens: int
+    cost_pico_usd: int
+    stream: bool
+    note: str | None
+    user: str | None
+    session_id: str | None
+    agent_id: str | None
+    limits: Limits
+    ttfb_ms: float | None
+    ttft_ms: float | None
+    total_ms: float
+    overhead_ms: float
+    cancel_ms: float | None
+
+    @property
+    def cost_usd(self) -> str:
+        """Exact decimal of USD, at least six places."""
+        return format_usd(self.cost_pico_usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """What a receipt is drawn up by besides the exchange: mode factors, policy for broken streams, our region."""
+
+    modes: Mapping[Mode, Weight]
+    bill_interrupted: bool
+    region: str
+
+
+def cache_block(usage: Usage) -> dict[str, Any]:
+    """The `cache` block: a provider's own prompt cache is a hit of type `provider`."""
+    return {"hit": True, "type": "provider"} if usage.cached_tokens else {"hit": False, "type": "none"}
+
+
+def routing_block(provider: Provider | None, region: str) -> dict[str, Any]:
+    """The `routing` block: the gateway's region in lower case, the provider's in upper case."""
+    return {
+        "mode": "realtime",
+        "region": region.lower(),
+        "provider_type": provider.type if provider else None,
+        "provider_region": provider.region.upper() if provider else None,
+    }
+
+
+def precall_extension(provider: Provider, region: str) -> dict[str, Any]:
+    """The part of `_anoman` that is known before the first token."""
+    return {
+        "guardrails": GUARDRAILS_OFF,
+        "routing": routing_block(provider, region),
+        "cache": cache_block(NO_USAGE),
+    }
+
+
+def extension(receipt: Receipt) -> dict[str, Any]:
+    """The `_anoman` block of a completed answer, in the documents' order."""
+    return {
+        "guardrails": GUARDRAILS_OFF,
+        "routing": {
+            "mode": "realtime",
+            "region": receipt.region.lower(),
+            "provider_type": receipt.provider_type,
+            "provider_region": receipt.provider_region,
+        },
+        "cache": cache_block(receipt.usage),
+        "cost_usd": receipt.cost_usd,
+        "weighted_tokens": receipt.weighted_tokens,
+        "burst": {"active": False},
+        "billing": None,
+        "usage_basis": receipt.usage_basis,
+        "params": {"translated": [], "dropped": []},
+        "trace_id": receipt.trace_id,
+        "overhead_ms": receipt.overhead_ms,
+    }
+
+
+def log_fields(receipt: Receipt) -> dict[str, Any]:
+    """The key-values of the `exchange.settled` event."""
+    usage = receipt.usage
+    return {
+        "request_id": receipt.request_id,
+        "trace_id": receipt.trace_id,
+        "tenant": receipt.tenant,
+        "key_id": receipt.key_id,
+        "endpoint": receipt.endpoint,
+        "model": receipt.model,
+        "provider": receipt.provider,
+        "provider_model": receipt.provider_model,
+        "attempts": list(receipt.attempts),
+        "outcome": receipt.outcome,
+        "routing_mode": receipt.routing_mode,
+        "failure_class": receipt.failure_class,
+        "failure_reason": receipt.failure_reason,
+        "error_code": receipt.error_code,
+        "status": receipt.status,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "usage_basis": receipt.usage_basis,
+        "weighted_tokens": receipt.weighted_tokens,
+        "cost_usd": receipt.cost_usd,
+        "note": receipt.note,
+        "ttfb_ms": receipt.ttfb_ms,
+        "ttft_ms": receipt.ttft_ms,
+        "total_ms": receipt.total_ms,
+        "overhead_ms": receipt.overhead_ms,
+        "cancel_ms": receipt.cancel_ms,
+    }
+
+
+def draw_up(
+    exchange: Exchange, outcome: Outcome, *, now_s: float, tariff: Tariff
+) -> Receipt:
+    """The receipt of *exchange* as it stands at *now_s*.
+
+    Refused and failed exchanges cost nothing, and neither does one that broke before a token of the answer was here.
+    """
+    usage, basis = exchange.usage, exchange.basis
+    route, model, call = exchange.route, exchange.model, exchange.call
+    if outcome in ("rejected", "failed"):
+        usage, basis = NO_USAGE, "none"
+    weighted = cost = 0
+    free = outcome == "interrupted" and (usage.completion_tokens == 0 or not tariff.bill_interrupted)
+    if route is not None and model is not None and not free:
+        mode: Mode = "provider_cache" if usage.cached_tokens else "realtime"
+        weighted = (route.provider.weight * model.weight * tariff.modes[mode]).of(usage.total_tokens)
+        cost = model.price.cost(usage)
+    provider = route.provider if route else None
+    return Receipt(
+        request_id=exchange.request_id,
+        trace_id=exchange.trace_id,
+        tenant=exchange.key.tenant,
+        key_id=exchange.key.id,
+        endpoint=exchange.endpoint,
+        model=call.slug,
+        provider=provider.name if provider else None,
+        provider_model=route.model if route else None,
+        provider_type=provider.type if provider else None,
+        provider_region=provider.region.upper() if provider else None,
+        region=tariff.region,
+        attempts=tuple(f"{attempt.route.id}:{attempt.result}" for attempt in exchange.attempts),
+        outcome=outcome,
+        routing_mode=_routing_mode(call.stream, outcome),
+        failure_class=exchange.failure.failure_class if exchange.failure else None,
+        failure_reason=exchange.failure.reason if exchange.failure else None,
+        error_code=exchange.error_code,
+        status=exchange.status,
+        usage=usage,
+        usage_basis=basis,
+        weighted_tokens=weighted,
+        cost_pico_usd=cost,
+        stream=call.stream,
+        note=exchange.note,
+        user=call.user,
+        session_id=call.options.session_id,
+        agent_id=call.options.agent_id,
+        limits=exchange.limits,
+        ttfb_ms=_ms(exchange.started_s, exchange.committed_s),
+        ttft_ms=_ms(exchange.started_s, exchange.first_token_s),
+        total_ms=_ms(exchange.started_s, now_s) or 0.0,
+        overhead_ms=_overhead_ms(exchange, now_s),
+        cancel_ms=_ms(exchange.gone_s, now_s),
+    )
+
+
+def _routing_mode(stream: bool, outcome: Outcome) -> str:
+    if outcome == "cancelled":
+        return "streaming_cancelled"
+    if not stream:
+        return "realtime"
+    return "streaming_interrupted" if outcome == "interrupted" else "streaming"
+
+
+def _ms(start_s: float | None, end_s: float | None) -> float | None:
+    if start_s is None or end_s is None:
+        return None
+    return round(max(0.0, end_s - start_s) * 1000, 3)
+
+
+def _overhead_ms(exchange: Exchange, now_s: float) -> float:
+    """Our own share of the time to the first byte: before the provider was asked, and after it had answered."""
+    before = (exchange.dispatched_s or now_s) - exchange.started_s
+    after = 0.0
+    if exchange.answered_s is not None:
+        after = (exchange.committed_s or now_s) - exchange.answered_s
+    return round(max(0.0, before + after) * 1000, 3)

@@ -1,0 +1,1 @@
+"""The languages spoken on the wire, one module each, and what they share."""

@@ -1,0 +1,126 @@
+"""Anthropic messages: the client's request, the request to a provider of the same dialect, the JSON answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from gateway.core.call import Call, CallOptions
+from gateway.core.catalog import Route
+from gateway.core.errors import UpstreamFailed
+from gateway.core.receipt import Receipt, extension
+from gateway.core.usage import Basis, Usage
+from gateway.dialects.anthropic_stream import AnthropicLane
+from gateway.dialects.anthropic_usage import UsageReader, usage_object
+from gateway.dialects.base import Dialect, Journey
+from gateway.dialects.failures import in_band_failure, malformed, read_failure
+from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.tokens import Tally
+from gateway.dialects.validate import check_metadata, read_facts, read_members
+from gateway.wire.body import replace_members
+
+VERSION = "2023-06-01"
+
+
+class _Message(Struct, gc=False):
+    role: Annotated[str, Meta(min_length=1)]
+
+
+class _Facts(Struct, gc=False):
+    model: Annotated[str, Meta(min_length=1, max_length=256)]
+    messages: Annotated[list[_Message], Meta(min_length=1)]
+    max_tokens: Annotated[int, Meta(ge=1, le=10_000_000)]
+    stream: bool | None = None
+    system: str | list[dict[str, Raw]] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stop_sequences: list[str] | None = None
+    tools: list[dict[str, Raw]] | None = None
+    tool_choice: dict[str, Raw] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+_facts = msgspec.json.Decoder(_Facts)
+_members = msgspec.json.Decoder(dict[str, Raw])
+
+
+def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[str, str], ...]) -> Call:
+    """*body* as a `Call`. Raises GatewayError (400) naming the field at fault."""
+    fields = read_members(body)
+    facts = read_facts(_facts, body)
+    check_metadata(facts.metadata)
+    user = (facts.metadata or {}).get("user_id")
+    return Call(
+        dialect="anthropic_messages",
+        fields=fields,
+        slug=facts.model,
+        stream=bool(facts.stream),
+        options=options,
+        user=user if isinstance(user, str) else None,
+        forward_headers=forward_headers,
+    )
+
+
+def upstream_body(call: Call, route: Route) -> bytes:
+    """The client's body with the provider's model name."""
+    return replace_members(call.fields, {"model": route.model})
+
+
+class AnthropicCompletion:
+    """A `message` body of a provider."""
+
+    def __init__(self, members: dict[str, Raw], content: list[Any], journey: Journey) -> None:
+        self._members = members
+        self._journey = journey
+        self._reader = UsageReader()
+        usage = members.get("usage")
+        self._reader.take(msgspec.json.decode(usage) if usage is not None else None)
+        self.note: str | None = "usage_odd" if self._reader.odd else None
+        self.usage, self.basis = self._measure(content)
+
+    def _measure(self, content: list[Any]) -> tuple[Usage, Basis]:
+        reader = self._reader
+        if reader.has_prompt and "output_tokens" in reader.counts:
+            return reader.usage(0), "provider_final"
+        tally = Tally()
+        for block in content:
+            tally.add(msgspec.json.encode(block).decode())
+        prompt = 0 if reader.has_prompt else prompt_tokens(self._journey.call)
+        return reader.usage(prompt, reader.counts.get("output_tokens", tally.tokens())), "estimated"
+
+    def render(self, receipt: Receipt) -> bytes:
+        """The client's body."""
+        changes: dict[str, object] = {
+            "model": self._journey.call.slug,
+            "usage": usage_object(receipt.usage, self._reader.raw),
+        }
+        if not self._journey.call.options.strip_extension:
+            changes["_anoman"] = extension(receipt)
+        return replace_members(self._members, changes)
+
+
+def read_completion(body: bytes, journey: Journey) -> AnthropicCompletion:
+    """*body* as a message. Raises UpstreamFailed for an error object or anything that has no content."""
+    try:
+        members = _members.decode(body)
+        content = msgspec.json.decode(members.get("content", b"null"))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        raise UpstreamFailed(malformed(f"{type(exc).__name__}: {exc}")) from exc
+    if bytes(members.get("type", b"")) == b'"error"':
+        raise UpstreamFailed(in_band_failure(body))
+    if not isinstance(content, list):
+        raise UpstreamFailed(malformed("no content in the answer"))
+    return AnthropicCompletion(members, content, journey)
+
+
+ANTHROPIC_MESSAGES = Dialect(
+    name="anthropic_messages",
+    upstream_path="/v1/messages",
+    default_headers=(("anthropic-version", VERSION),),
+    read_call=read_call,
+    upstream_body=upstream_body,
+    open_lane=AnthropicLane,
+    read_completion=read_completion,
+    read_failure=lambda status, headers, body, now: read_failure("anthropic_messages", status, headers, body, now),
+)

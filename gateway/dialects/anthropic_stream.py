@@ -1,0 +1,201 @@
+"""Anthropic message events from a provider to a client of the same dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gateway.core.receipt import Receipt, extension, precall_extension
+from gateway.core.usage import Basis, Usage
+from gateway.dialects.anthropic_usage import UsageReader, usage_object
+from gateway.dialects.base import Journey
+from gateway.dialects.failures import in_band_failure, malformed
+from gateway.dialects.lane import PassthroughLane
+from gateway.dialects.prompt import prompt_tokens
+from gateway.wire.ascii import ascii_json, mend_json
+from gateway.wire.body import replace_members
+from gateway.wire.sse import Event, frame
+
+HEARTBEAT = frame(b'{"type":"ping"}', b"ping")
+
+
+class _Delta(Struct, gc=False):
+    text: str | None = None
+    partial_json: str | None = None
+    thinking: str | None = None
+
+
+class _Event(Struct, gc=False):
+    type: str | None = None
+    delta: _Delta | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_members = msgspec.json.Decoder(dict[str, Raw])
+_decode = msgspec.json.decode
+
+
+class AnthropicLane(PassthroughLane):
+    """Events in, events out. The last `message_delta` is held back until `message_stop` proves the answer whole."""
+
+    def __init__(self, journey: Journey) -> None:
+        super().__init__(journey)
+        self._reader = UsageReader()
+        self._last_delta: bytes | None = None  # payload of the held-back message_delta
+        self._stop: bytes = b'{"type":"message_stop"}'
+
+    def measure(self) -> tuple[Usage, Basis]:
+        """The provider's count where it gave one, ours for the rest."""
+        reader = self._reader
+        if self.complete and reader.has_prompt and "output_tokens" in reader.counts:
+            return reader.usage(0), "provider_final"
+        prompt = 0 if reader.has_prompt else prompt_tokens(self.journey.call)
+        counted = self._tally.tokens()
+        if reader.has_prompt and counted <= reader.counts.get("output_tokens", 0):
+            return reader.usage(0), "received"
+        return reader.usage(prompt, self.completion_tokens()), "estimated"
+
+    def completion_tokens(self) -> int:
+        """Tokens of the answer so far; before its end the provider's own figure is a placeholder."""
+        said = self._reader.counts.get("output_tokens", 0) if self._last_delta or self.complete else 0
+        return max(said, self._tally.tokens())
+
+    def heartbeat(self) -> bytes:
+        """A ping event, as Anthropic itself sends."""
+        return HEARTBEAT
+
+    def finish(self, receipt: Receipt) -> bytes:
+        """The held-back `message_delta` with its usage, and `message_stop`, both with `_anoman`."""
+        changes: dict[str, Any] = {}
+        if not self.journey.call.options.strip_extension:
+            changes["_anoman"] = extension(receipt)
+        usage = {"usage": usage_object(receipt.usage, self._reader.raw)}
+        held = self._last_delta
+        last = frame(_with(held, {**usage, **changes}), b"message_delta") if held is not None else b""
+        return last + frame(_with(self._stop, changes), b"message_stop")
+
+    def _take(self, event: Event) -> bytes:
+        read = self._read(event.data)
+        if read is None:
+            return b""
+        parsed, payload = read
+        kind = parsed.type or event.name.decode("ascii", "replace")
+        if kind == "content_block_delta":
+            self._tell(parsed.delta)
+            self.progress += 1
+            return self._let_go() + frame(payload, b"content_block_delta")
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            return handler(self, payload)
+        if not kind.isidentifier():  # it becomes a line of ours, so it must be a word
+            self._break(malformed(f"event type {kind[:50]!r}"))
+            return b""
+        self.progress += 1
+        return self._let_go() + frame(payload, kind.encode("ascii", "replace"))
+
+    def _read(self, data: bytes) -> tuple[_Event, bytes] | None:
+        """*data* as an event and the JSON it was read from; None (and `failure`) when it is no JSON object."""
+        payload = ascii_json(data)
+        try:
+            return _events.decode(payload), payload
+        except msgspec.ValidationError:
+            mended: bytes | None = payload
+        except (msgspec.DecodeError, RecursionError):
+            mended = mend_json(data)
+        try:
+            if mended is not None:
+                return _lenient(mended), mended
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        self._break(malformed(data[:500].decode("utf-8", "replace")))
+        return None
+
+    def _tell(self, delta: _Delta | None) -> None:
+        """Note what a content delta adds; signatures and citations are no tokens of the answer."""
+        text = (delta.text or delta.partial_json or delta.thinking) if delta is not None else None
+        self.talking = True
+        if text:
+            self._tally.add(text)
+
+    def _let_go(self) -> bytes:
+        """A held `message_delta` that turns out not to be the last passes as it was."""
+        if self._last_delta is None:
+            return b""
+        held, self._last_delta = self._last_delta, None
+        return frame(held, b"message_delta")
+
+    def _take_start(self, payload: bytes) -> bytes:
+        members = _members.decode(payload)
+        message = _decode(members["message"]) if "message" in members else None
+        if not isinstance(message, dict):
+            self._break(malformed("message_start without message"))
+            return b""
+        self._reader.take(message.get("usage"))
+        self._note_odd()
+        message["model"] = self.journey.call.slug
+        if not isinstance(message.get("usage"), dict):
+            message["usage"] = {"input_tokens": prompt_tokens(self.journey.call), "output_tokens": 0}
+        if not self.journey.call.options.strip_extension:
+            message["_anoman"] = precall_extension(self.journey.route.provider, self.journey.rules.region)
+        self.progress += 1
+        return frame(replace_members(members, {"message": message}), b"message_start")
+
+    def _take_delta(self, payload: bytes) -> bytes:
+        out = self._let_go()
+        usage = _members.decode(payload).get("usage")
+        self._reader.take(_decode(usage) if usage is not None else None)
+        self._note_odd()
+        self._last_delta = payload
+        self.progress += 1
+        return out
+
+    def _take_stop(self, payload: bytes) -> bytes:
+        self._stop = payload
+        self.complete = self.ended = True
+        self.progress += 1
+        return b""
+
+    def _take_ping(self, payload: bytes) -> bytes:
+        return frame(payload, b"ping")
+
+    def _take_error(self, payload: bytes) -> bytes:
+        self._break(in_band_failure(payload))
+        return b""
+
+    def _note_odd(self) -> None:
+        if self._reader.odd:
+            self.note = "usage_odd"
+
+
+_HANDLERS = {
+    "message_start": AnthropicLane._take_start,
+    "message_delta": AnthropicLane._take_delta,
+    "message_stop": AnthropicLane._take_stop,
+    "ping": AnthropicLane._take_ping,
+    "error": AnthropicLane._take_error,
+}
+
+
+def _with(payload: bytes, changes: dict[str, Any]) -> bytes:
+    return replace_members(_members.decode(payload), changes) if changes else payload
+
+
+def _lenient(payload: bytes) -> _Event:
+    """
+    *payload* as an event, whatever types its members have.
+
+    Raises:
+        msgspec.DecodeError: Not a JSON object.
+    """
+    members = _members.decode(payload)
+    kind = _decode(members["type"]) if "type" in members else None
+    delta = _decode(members["delta"]) if "delta" in members else None
+    out = _Event(type=kind if isinstance(kind, str) else None)
+    if isinstance(delta, dict):
+        out.delta = _Delta()
+        for name in ("text", "partial_json", "thinking"):
+            if isinstance(delta.get(name), str):
+                setattr(out.delta, name, delta[name])
+    return out

@@ -1,0 +1,114 @@
+"""What a dialect is: a row of pure functions over bytes and facts, and the two shapes an answer can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from gateway.core.call import Call, CallOptions
+from gateway.core.catalog import DialectName, Route
+from gateway.core.errors import Failure
+from gateway.core.receipt import Receipt
+from gateway.core.usage import Basis, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRules:
+    """Bounds and choices that every lane obeys.
+
+    Attributes:
+        max_event_bytes: The longest upstream event taken; a longer one fails the stream.
+        sniff_bytes: How much may be held back before the first good frame.
+        metadata_frame: `chunk`, a superset that every SDK accepts, or `bare`, the documents' literal form.
+        region: The gateway's region.
+    """
+
+    max_event_bytes: int = 1024 * 1024
+    sniff_bytes: int = 64 * 1024
+    metadata_frame: Literal["chunk", "bare"] = "chunk"
+    region: str = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """Where a lane runs: the call, the route that serves it, and the id clients know it by."""
+
+    call: Call
+    route: Route
+    request_id: str
+    created_epoch_s: int
+    rules: LaneRules
+
+
+class Lane(Protocol):
+    """One upstream stream on its way to the client: bytes in, whole frames out. Pure and synchronous.
+
+    Attributes:
+        started: The first content event was seen and is good; output flows from then on.
+        complete: The dialect's terminal marker was seen; nothing that follows can turn the answer into a failure.
+        ended: Nothing more of use can come from the upstream.
+        failure: Set when the upstream said or did something that ends the stream.
+        progress: Counts events that moved the answer on; comments and pings do not.
+        talking: A piece of content has been seen (first token).
+        note: Something odd that did not spoil the answer, for the log.
+    """
+
+    started: bool
+    complete: bool
+    ended: bool
+    failure: Failure | None
+    progress: int
+    talking: bool
+    note: str | None
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole client frames for *data*; b"" while the start is still held back."""
+
+    def end(self) -> bytes:
+        """The upstream's body is over: what was still unfinished, and `failure` if the answer is not complete."""
+
+    def fail(self, failure: Failure) -> bytes:
+        """The frames that tell the client of *failure* and end the stream."""
+
+    def finish(self, receipt: Receipt) -> bytes:
+        """The held-back finish, the metadata and the terminator."""
+
+    def measure(self) -> tuple[Usage, Basis]:
+        """What was used, by the provider's own count where there is one and by ours where not."""
+
+    def heartbeat(self) -> bytes:
+        """A frame that means nothing, to keep the connection warm."""
+
+
+class Completion(Protocol):
+    """A whole JSON answer of an upstream."""
+
+    usage: Usage
+    basis: Basis
+    note: str | None
+
+    def render(self, receipt: Receipt) -> bytes:
+        """The client's body: the upstream's, with our model name, whole usage and `_anoman`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One language, as data.
+
+    Attributes:
+        read_call: A client's body as a `Call`. Raises GatewayError (400) naming the field.
+        upstream_path: Appended to a provider's base URL.
+        default_headers: Sent when the client did not send them, names in lower case.
+        read_completion: An upstream's JSON body. Raises UpstreamFailed when it is none.
+        prompt_tokens: Our own estimate for a call, for when no provider count exists.
+    """
+
+    name: DialectName
+    upstream_path: str
+    default_headers: tuple[tuple[str, str], ...]
+    read_call: Callable[[bytes, CallOptions, tuple[tuple[str, str], ...]], Call]
+    upstream_body: Callable[[Call, Route], bytes]
+    open_lane: Callable[[Journey], Lane]
+    read_completion: Callable[[bytes, Journey], Completion]
+    read_failure: Callable[[int, Mapping[str, str], bytes, float], Failure]

@@ -1,0 +1,70 @@
+"""Errors in the two envelopes that clients understand, before and inside a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.core.catalog import DialectName
+from gateway.core.errors import STREAM_INTERRUPTED, Failure, GatewayError
+
+_encode = msgspec.json.encode
+
+
+def dialect_of_path(path: str) -> DialectName:
+    """The dialect whose envelope errors of *path* use: everything under /anthropic is Anthropic's, the rest OpenAI's."""
+    return "anthropic_messages" if path == "/anthropic" or path.startswith("/anthropic/") else "openai_chat"
+
+
+def error_body(dialect: DialectName, error: GatewayError, request_id: str) -> bytes:
+    """The JSON body of *error* as a plain HTTP answer."""
+    extension = {"request_id": request_id}
+    kind = error.kind
+    if dialect == "anthropic_messages":
+        return _encode(
+            {
+                "type": "error",
+                "error": {
+                    "type": kind.anthropic_type,
+                    "message": error.message,
+                    "code": kind.code,
+                    "details": {"error_code": error.error_code},
+                    "_anoman": extension,
+                },
+                "request_id": request_id,
+            }
+        )
+    return _encode(
+        {
+            "error": {
+                "message": error.message,
+                "type": kind.openai_type,
+                "param": error.param,
+                "code": kind.code,
+                "_anoman": extension,
+            }
+        }
+    )
+
+
+def interruption_frames(dialect: DialectName, failure: Failure, completion_tokens: int, request_id: str) -> bytes:
+    """The frames that end a stream which broke: the documented error frame, then the dialect's own end."""
+    kind = STREAM_INTERRUPTED
+    extension: dict[str, Any] = {"failure_class": failure.failure_class, "completion_tokens": completion_tokens}
+    if dialect == "anthropic_messages":
+        body = {
+            "type": "error",
+            "error": {
+                "type": kind.anthropic_type,
+                "message": kind.message,
+                "code": kind.code,
+                "details": {"error_code": kind.code},
+                "_anoman": extension,
+            },
+            "request_id": request_id,
+        }
+        return b"event: error\ndata: " + _encode(body) + b"\n\n"
+    # Exactly the documented keys in the documented order; clients compare it to the letter.
+    error = {"type": kind.openai_type, "code": kind.code, "message": kind.message, "_anoman": extension}
+    return b"data: " + _encode({"error": error}) + b"\n\ndata: [DONE]\n\n"

@@ -1,0 +1,105 @@
+"""What a provider's non-200 answer, or its error object inside a 200, means for us."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.core.catalog import DialectName
+from gateway.core.errors import (
+    CONTEXT_LENGTH_EXCEEDED,
+    INVALID_REQUEST,
+    PROVIDER_UNAVAILABLE,
+    REQUEST_TOO_LARGE,
+    ErrorKind,
+    Failure,
+)
+from gateway.dialects.scrub import scrub
+from gateway.wire.headers import parse_retry_after
+
+MAX_ERROR_BYTES = 64 * 1024  # of an error body: enough for any provider's message, bounded against floods
+_LOGGED_CHARS = 2_000
+_CALLERS_FAULT: dict[int, ErrorKind] = {400: INVALID_REQUEST, 413: REQUEST_TOO_LARGE, 422: INVALID_REQUEST}
+_CREDENTIAL = (401, 402, 403)  # 402: it is our account that has run out, not the caller's
+_PASSING = (408, 409, 425, 429)  # worth another attempt, like every 5xx
+_TOO_LONG = ("context_length_exceeded", "context length", "context window", "prompt is too long", "too many tokens")
+
+
+def read_failure(
+    dialect: DialectName, status: int, headers: Mapping[str, str], body: bytes, now_epoch_s: float
+) -> Failure:
+    """
+    The failure that an answer with *status* is.
+
+    Args:
+        body: At most `MAX_ERROR_BYTES` of the answer's body.
+        now_epoch_s: Wall clock, for a `Retry-After` that is a date.
+    """
+    detail = f"HTTP {status}: {body[:_LOGGED_CHARS].decode('utf-8', 'replace')}"
+    kind = _CALLERS_FAULT.get(status)
+    if kind is not None:
+        return _callers_fault(dialect, kind, body, detail)
+    if status in _CREDENTIAL:
+        return Failure("upstream_error", "credential", retryable=False, detail=detail)
+    if status < 400:
+        return Failure("upstream_error", "redirect" if status >= 300 else "protocol", retryable=False, detail=detail)
+    return Failure(
+        "upstream_error",
+        f"status_{status}",
+        retryable=status in _PASSING or status >= 500,
+        retry_after_s=parse_retry_after(headers, now_epoch_s),
+        counts=status != 429,  # a rate limit of ours there is no sign of ill health
+        detail=detail,
+    )
+
+
+def in_band_failure(raw: bytes) -> Failure:
+    """The failure that an error object inside a 200 is; its words stay in the log."""
+    detail = raw[:_LOGGED_CHARS].decode("utf-8", "replace")
+    return Failure("upstream_error", "in_band", PROVIDER_UNAVAILABLE, detail=detail)
+
+
+def malformed(detail: str) -> Failure:
+    """The failure that an unintelligible event or body is."""
+    return Failure("upstream_error", "malformed", detail=detail[:_LOGGED_CHARS])
+
+
+def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: str) -> Failure:
+    error = _error_object(body)
+    words = error.get("message")
+    message = scrub(words) if isinstance(words, str) else None
+    code = error.get("code")
+    if kind is INVALID_REQUEST and _says_too_long(code, words):
+        kind = CONTEXT_LENGTH_EXCEEDED
+    details = error.get("details")
+    error_code = details.get("error_code") if isinstance(details, dict) else None
+    param = error.get("param")
+    return Failure(
+        "upstream_error",
+        "callers_fault",
+        kind,
+        retryable=False,
+        counts=False,
+        detail=detail,
+        public_message=message or None,
+        param=scrub(param) if isinstance(param, str) else None,
+        error_code=scrub(error_code) if dialect == "anthropic_messages" and isinstance(error_code, str) else None,
+    )
+
+
+def _error_object(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    error = parsed.get("error") if isinstance(parsed, dict) else None
+    if isinstance(error, dict):
+        return error
+    return {"message": error} if isinstance(error, str) else {}
+
+
+def _says_too_long(code: object, message: object) -> bool:
+    if code == "context_length_exceeded":
+        return True
+    return isinstance(message, str) and any(words in message.lower() for words in _TOO_LONG)

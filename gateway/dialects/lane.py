@@ -1,0 +1,103 @@
+"""What every passthrough lane does alike: splitting, holding back the start, counting, ending."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from gateway.core.errors import TRUNCATED, Failure
+from gateway.core.usage import NO_USAGE, Usage
+from gateway.dialects.base import Journey
+from gateway.dialects.errors import interruption_frames
+from gateway.dialects.failures import malformed
+from gateway.dialects.tokens import Tally
+from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
+
+
+class PassthroughLane(ABC):
+    """
+    Both ends speak the same dialect: frames go through as the bytes they were, but for what the contract rewrites.
+
+    A subclass understands events: `_take` returns the client frames of one, sets `talking`, `complete`, `ended`,
+    `failure`, and counts `progress`. Nothing leaves before `started`; the bound `sniff_bytes` ends the holding back.
+    """
+
+    def __init__(self, journey: Journey) -> None:
+        self.journey = journey
+        self.started = False
+        self.complete = False
+        self.ended = False
+        self.failure: Failure | None = None
+        self.progress = 0
+        self.talking = False
+        self.note: str | None = None
+        self._splitter = FrameSplitter(journey.rules.max_event_bytes)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._tally = Tally()
+        self._usage: Usage = NO_USAGE
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole client frames for *data*; b"" while the start is still held back."""
+        try:
+            events = self._splitter.feed(data)
+        except FrameTooLarge:
+            self._break(malformed("event longer than the limit"))
+            return b""
+        return self._run(events)
+
+    def end(self) -> bytes:
+        """The upstream's body is over: take an unfinished last event, and fail unless the answer is complete."""
+        out = b""
+        if not self.ended and self.failure is None:
+            try:
+                out = self._run(self._splitter.close())
+            except FrameTooLarge:
+                self._break(malformed("event longer than the limit"))
+        if not self.complete:
+            self._break(TRUNCATED)
+        self.ended = True
+        return out
+
+    def fail(self, failure: Failure) -> bytes:
+        """The error frame of the dialect and its end, with the tokens that had come by then."""
+        journey = self.journey
+        return interruption_frames(journey.call.dialect, failure, self.completion_tokens(), journey.request_id)
+
+    def completion_tokens(self) -> int:
+        """Tokens of the answer so far: the provider's running count or ours, whichever has seen more."""
+        return max(self._usage.completion_tokens, self._tally.tokens())
+
+    def _run(self, events: list[Event]) -> bytes:
+        if len(events) == 1 and self.started:  # nearly every read once the stream flows
+            return b"" if self.ended or self.failure is not None else self._take(events[0])
+        out: list[bytes] = []
+        for event in events:
+            if self.ended or self.failure is not None:
+                break
+            piece = self._take(event)
+            if piece:
+                out.append(piece)
+        return self._release(out)
+
+    def _release(self, out: list[bytes]) -> bytes:
+        """*out* as one piece once the stream has started; until then it is kept."""
+        if not self.started:
+            self._held.extend(out)
+            self._held_bytes += sum(map(len, out))
+            self.started = self.talking or self.complete or self._held_bytes > self.journey.rules.sniff_bytes
+            if not self.started:
+                return b""
+            out, self._held = self._held, []
+        return b"".join(out)
+
+    @abstractmethod
+    def _take(self, event: Event) -> bytes:
+        """The client frames of *event*, b"" for none."""
+
+    def _break(self, failure: Failure) -> None:
+        """Note *failure*; after the terminal marker it is only a remark."""
+        if self.complete:
+            self.note = self.note or f"after_finish:{failure.reason}"
+            self.ended = True
+        elif self.failure is None:
+            self.failure = failure

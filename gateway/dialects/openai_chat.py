@@ -1,0 +1,174 @@
+"""OpenAI chat completions: the client's request, the request to a provider of the same dialect, the JSON answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from gateway.core.call import Call, CallOptions
+from gateway.core.catalog import Route
+from gateway.core.errors import UpstreamFailed
+from gateway.core.receipt import Receipt, extension
+from gateway.core.usage import Basis, Usage
+from gateway.dialects.base import Dialect, Journey
+from gateway.dialects.failures import in_band_failure, malformed, read_failure
+from gateway.dialects.openai_stream import NOTHING, OpenAIChatLane
+from gateway.dialects.openai_usage import UsageReader, usage_object
+from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.tokens import Tally
+from gateway.dialects.validate import check_metadata, read_facts, read_members, refuse
+from gateway.wire.body import replace_members
+
+_MAX_STOP = 4  # documented
+_Tokens = Annotated[int, Meta(ge=1, le=10_000_000)]
+_Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class _Message(Struct, gc=False):
+    role: Annotated[str, Meta(min_length=1)]
+
+
+class _Facts(Struct, gc=False):
+    model: Annotated[str, Meta(min_length=1, max_length=256)]
+    messages: Annotated[list[_Message], Meta(min_length=1)]
+    stream: bool | None = None
+    stream_options: dict[str, Raw] | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    max_tokens: _Tokens | None = None
+    max_completion_tokens: _Tokens | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    tools: list[dict[str, Raw]] | None = None
+    tool_choice: str | dict[str, Raw] | None = None
+    response_format: dict[str, Raw] | None = None
+    user: str | None = None
+    metadata: dict[str, Raw] | None = None
+
+
+_facts = msgspec.json.Decoder(_Facts)
+_members = msgspec.json.Decoder(dict[str, Raw])
+_INCLUDE_USAGE = {"include_usage": True}
+
+
+def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[str, str], ...]) -> Call:
+    """*body* as a `Call`. Raises GatewayError (400) naming the field at fault."""
+    fields = read_members(body)
+    facts = read_facts(_facts, body)
+    if isinstance(facts.stop, list) and len(facts.stop) > _MAX_STOP:
+        raise refuse("stop", f"stop may have at most {_MAX_STOP} sequences.")
+    check_metadata(facts.metadata)
+    return Call(
+        dialect="openai_chat",
+        fields=fields,
+        slug=facts.model,
+        stream=bool(facts.stream),
+        options=options,
+        user=facts.user,
+        forward_headers=forward_headers,
+    )
+
+
+def upstream_body(call: Call, route: Route) -> bytes:
+    """The client's body with the provider's model name; a stream is always asked for its usage."""
+    changes: dict[str, object] = {"model": route.model}
+    if call.stream:
+        asked = call.fields.get("stream_options")
+        asked_members = _members.decode(asked) if asked is not None and bytes(asked) != b"null" else {}
+        changes["stream_options"] = {**asked_members, **_INCLUDE_USAGE}
+    return replace_members(call.fields, changes)
+
+
+class OpenAICompletion:
+    """A `chat.completion` body of a provider."""
+
+    def __init__(self, members: dict[str, Raw], journey: Journey) -> None:
+        self._members = members
+        self._journey = journey
+        self._reader = UsageReader()
+        usage = members.get("usage")
+        if usage is not None and bytes(usage) not in NOTHING:
+            self._reader.take(usage)
+        self.note: str | None = "usage_odd" if self._reader.odd else None
+        self.usage, self.basis = self._measure()
+
+    def _measure(self) -> tuple[Usage, Basis]:
+        reader = self._reader
+        if reader.whole:
+            return reader.usage, "provider_final"
+        tally = Tally()
+        _tell(msgspec.json.decode(self._members["choices"]), tally)
+        return reader.filled(prompt_tokens(self._journey.call), tally.tokens()), "estimated"
+
+    def render(self, receipt: Receipt) -> bytes:
+        """The client's body."""
+        members, journey = self._members, self._journey
+        changes: dict[str, object] = {
+            "model": journey.call.slug,
+            "usage": usage_object(receipt.usage, self._reader.raw),
+        }
+        if "id" not in members:
+            changes["id"] = f"chatcmpl-{journey.request_id}"
+        if "object" not in members:
+            changes["object"] = "chat.completion"
+        if "created" not in members:
+            changes["created"] = journey.created_epoch_s
+        if b'"arguments":""' in bytes(members["choices"]).replace(b": ", b":"):
+            changes["choices"] = _with_whole_arguments(members["choices"])
+        if not journey.call.options.strip_extension:
+            changes["_anoman"] = extension(receipt)
+        return replace_members(members, changes)
+
+
+def read_completion(body: bytes, journey: Journey) -> OpenAICompletion:
+    """*body* as a completion. Raises UpstreamFailed for an error object or anything that has no choices."""
+    try:
+        members = _members.decode(body)
+        choices = msgspec.json.decode(members.get("choices", b"[]"))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        raise UpstreamFailed(malformed(f"{type(exc).__name__}: {exc}")) from exc
+    error = members.get("error")
+    if error is not None and bytes(error) not in NOTHING:
+        raise UpstreamFailed(in_band_failure(body))
+    if not isinstance(choices, list) or not choices:
+        raise UpstreamFailed(malformed("no choices in the answer"))
+    return OpenAICompletion(members, journey)
+
+
+def _tell(choices: Any, tally: Tally) -> None:
+    """Add the text of every choice to *tally*."""
+    for choice in choices:
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if isinstance(message, dict):
+            tally.add("".join(v for k, v in message.items() if k != "role" and isinstance(v, str)))
+            if message.get("tool_calls"):
+                tally.add(msgspec.json.encode(message["tool_calls"]).decode())
+
+
+def _with_whole_arguments(choices: Raw) -> Any:
+    """*choices* with `{}` for the arguments of a tool call that has none: "" is not JSON."""
+    parsed = msgspec.json.decode(choices)
+    for choice in parsed:
+        message = choice.get("message") if isinstance(choice, dict) else None
+        for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and function.get("arguments") == "":
+                function["arguments"] = "{}"
+    return parsed
+
+
+OPENAI_CHAT = Dialect(
+    name="openai_chat",
+    upstream_path="/chat/completions",
+    default_headers=(),
+    read_call=read_call,
+    upstream_body=upstream_body,
+    open_lane=OpenAIChatLane,
+    read_completion=read_completion,
+    read_failure=lambda status, headers, body, now: read_failure("openai_chat", status, headers, body, now),
+)

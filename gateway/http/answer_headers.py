@@ -1,0 +1,46 @@
+"""The headers that answers carry."""
+
+from __future__ import annotations
+
+from gateway.core.exchange import Exchange, Limits
+from gateway.core.receipt import Receipt
+from gateway.wire.headers import header_value
+
+Headers = tuple[tuple[str, str], ...]
+
+_NOT_RUN: Headers = (("x-anoman-guardrail-injection", "off"), ("x-anoman-guardrail-pii", "off"))
+
+
+def limit_headers(limits: Limits) -> Headers:
+    """Where the key stands; nothing for a key without a limit."""
+    if limits.rpm is None:
+        return ()
+    return (
+        ("x-anoman-rate-limit-rpm", str(limits.rpm)),
+        ("x-anoman-rate-remaining-rpm", str(limits.rpm_remaining or 0)),
+    )
+
+
+def success_headers(exchange: Exchange, receipt: Receipt | None, region: str) -> Headers:
+    """
+    What every 200 of an inference route carries.
+
+    Args:
+        receipt: Of a JSON answer; None when a stream is committed, since its receipt is yet to be drawn up.
+    """
+    cached = receipt is not None and receipt.usage.cached_tokens > 0
+    headers: Headers = (
+        ("x-anoman-region", header_value(region.upper())),
+        ("x-anoman-cache", "provider" if cached else "none"),
+        *_NOT_RUN,
+        *limit_headers(exchange.limits),
+        ("x-request-id", exchange.request_id),
+        ("request-id", exchange.request_id),
+    )
+    if receipt is None or not exchange.call.options.strip_extension:
+        return headers
+    return (
+        *headers,
+        ("x-anoman-cost-usd", receipt.cost_usd),
+        ("x-anoman-weighted-tokens", str(receipt.weighted_tokens)),
+    )

@@ -1,0 +1,45 @@
+"""The routes, as a table: exact paths, so that nobody can read another path out of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.core.catalog import DialectName
+
+Kind = Literal["completion", "models", "health", "ready", "metrics", "hello"]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One route. `dialect` is that of a completion endpoint."""
+
+    kind: Kind
+    name: str
+    methods: tuple[str, ...] = ("GET", "HEAD")
+    dialect: DialectName | None = None
+
+
+MODELS_PREFIX = "/v1/models/"
+
+ENDPOINTS: Mapping[str, Endpoint] = {
+    "/v1/chat/completions": Endpoint("completion", "chat_completions", ("POST",), "openai_chat"),
+    "/anthropic/v1/messages": Endpoint("completion", "messages", ("POST",), "anthropic_messages"),
+    "/v1/models": Endpoint("models", "models"),
+    "/healthz": Endpoint("health", "healthz"),
+    "/readyz": Endpoint("ready", "readyz"),
+    "/metrics": Endpoint("metrics", "metrics"),
+    "/anthropic": Endpoint("hello", "hello"),
+    "/anthropic/api/hello": Endpoint("hello", "hello"),
+}
+
+SUPPORTED = "POST /v1/chat/completions, POST /anthropic/v1/messages, GET /v1/models"
+
+
+def find(path: str) -> Endpoint | None:
+    """The endpoint of *path*, which is as sent and without its query."""
+    endpoint = ENDPOINTS.get(path)
+    if endpoint is None and path.startswith(MODELS_PREFIX):
+        return ENDPOINTS["/v1/models"]
+    return endpoint

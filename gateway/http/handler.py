@@ -1,0 +1,200 @@
+"""The one request handler: checks, routes, runs the pipeline, renders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from gateway.core.call import CallOptions
+from gateway.core.catalog import Catalog, DialectName, Key
+from gateway.core.errors import (
+    INVALID_API_KEY,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    SHUTTING_DOWN,
+    GatewayError,
+)
+from gateway.core.exchange import Answer, Exchange
+from gateway.core.ports import Keys
+from gateway.http.answer_headers import Headers, limit_headers
+from gateway.http.endpoints import SUPPORTED, Endpoint, find
+from gateway.http.errors import error_response
+from gateway.http.intake import check_request, credential, read_body, route_path
+from gateway.http.models import models_body
+from gateway.http.sinks import StreamSink
+from gateway.pipeline.run import Pipeline
+from gateway.pipeline.services import Services
+from gateway.wire.headers import FORWARDED, clean_text, is_true
+
+_ID_CHARS = 256  # of a session or agent id: identifiers, not texts
+
+
+@dataclass(slots=True)
+class Site:
+    """What the handler serves. Replaced as a whole by a reload, so a request sees one state from start to end."""
+
+    catalog: Catalog
+    pipeline: Pipeline
+    services: Services
+    small_body_bytes: int
+    large_body_bytes: int
+    body_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the handler calls outside of itself.
+
+    Attributes:
+        on_bad_request: One log line for a request that was refused before it became an exchange.
+        render_metrics: Slow, so it is called in a thread.
+        stream_opened: A 200 event stream has been committed; its counterpart is `stream_closed`.
+    """
+
+    new_request_id: Callable[[], str]
+    new_trace_id: Callable[[], str]
+    on_bad_request: Callable[[str, int], None]
+    render_metrics: Callable[[], bytes]
+    stream_opened: Callable[[], None]
+    stream_closed: Callable[[], None]
+
+
+class GatewayHandler:
+    """Answers every request whose head could be read. `active` counts those under way."""
+
+    def __init__(self, site: Site, keys: Keys, hooks: Hooks) -> None:
+        self.site = site
+        self.active = 0
+        self.draining = False
+        self._keys = keys
+        self._hooks = hooks
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        request_id = self._hooks.new_request_id()
+        path = route_path(request)
+        self.active += 1
+        self._idle.clear()
+        try:
+            check_request(request)
+            endpoint = self._endpoint(path, request.method)
+            if endpoint.dialect is not None:
+                return await self._complete(request, endpoint, endpoint.dialect, request_id)
+            return await self._serve(request, endpoint, path, request_id)
+        except GatewayError as error:
+            self._hooks.on_bad_request(error.kind.code, error.kind.status)
+            return error_response(path, error, request_id)
+        finally:
+            self.active -= 1
+            if not self.active:
+                self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until no request is under way."""
+        await self._idle.wait()
+
+    def _endpoint(self, path: str, method: str) -> Endpoint:
+        endpoint = find(path)
+        if endpoint is None:
+            raise GatewayError(NOT_FOUND, f"No such route. Supported: {SUPPORTED}.")
+        if method not in endpoint.methods:
+            raise GatewayError(METHOD_NOT_ALLOWED, f"This route takes {' and '.join(endpoint.methods)}.")
+        return endpoint
+
+    async def _authenticate(self, request: web.BaseRequest) -> Key:
+        secret = credential(request)
+        key = await self._keys.find(secret) if secret is not None else None
+        if key is None:
+            raise GatewayError(INVALID_API_KEY)
+        return key
+
+    async def _complete(
+        self, request: web.BaseRequest, endpoint: Endpoint, dialect: DialectName, request_id: str
+    ) -> web.StreamResponse:
+        """One exchange, from the caller's key to the answer."""
+        site = self.site
+        if self.draining:
+            request.protocol.close()
+            raise GatewayError(SHUTTING_DOWN)
+        key = await self._authenticate(request)
+        body = await read_body(
+            request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes, body_s=site.body_s
+        )
+        call = site.services.dialects[dialect].read_call(body, _options(request), _forwarded(request, dialect))
+        exchange = Exchange(
+            request_id=request_id,
+            trace_id=self._hooks.new_trace_id(),
+            endpoint=endpoint.name,
+            call=call,
+            key=key,
+            started_s=site.services.clock.monotonic_s(),
+        )
+        sink = StreamSink(request, site.services.deadlines.write_stall_s)
+        try:
+            answer = await self._run(site.pipeline, exchange, sink)
+        except GatewayError as error:
+            return error_response(route_path(request), error, request_id, limit_headers(exchange.limits))
+        if answer is None:
+            assert sink.response is not None
+            return sink.response
+        return _json(answer.body, answer.status, answer.headers)
+
+    async def _run(self, pipeline: Pipeline, exchange: Exchange, sink: StreamSink) -> Answer | None:
+        hooks = self._hooks
+        if exchange.call.stream:
+            hooks.stream_opened()
+        try:
+            return await pipeline.run(exchange, sink)
+        except Exception:
+            if sink.committed:
+                sink.abort()  # a fault of ours in mid-stream: no clean end, or the client takes it for success
+            raise
+        finally:
+            if exchange.call.stream:
+                hooks.stream_closed()
+
+    async def _serve(
+        self, request: web.BaseRequest, endpoint: Endpoint, path: str, request_id: str
+    ) -> web.StreamResponse:
+        """Everything that is no completion: small, and not counted."""
+        ids = (("x-request-id", request_id), ("request-id", request_id))
+        if endpoint.kind == "models":
+            key = await self._authenticate(request)
+            return _json(models_body(path, self.site.catalog, key), 200, ids)
+        if endpoint.kind == "metrics":
+            text = await asyncio.get_running_loop().run_in_executor(None, self._hooks.render_metrics)
+            return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        if endpoint.kind == "ready" and self.draining:
+            return _json(b'{"status":"draining"}', 503, ids)
+        return _json(b'{"status":"ok"}', 200, ids)
+
+
+def _json(body: bytes, status: int, headers: Headers) -> web.Response:
+    response = web.Response(body=body, status=status, content_type="application/json")
+    for name, value in headers:
+        response.headers[name] = value
+    return response
+
+
+def _options(request: web.BaseRequest) -> CallOptions:
+    get = request.headers.get
+    session = get("anoman-session-id") or get("x-session-id")
+    agent = get("anoman-agent-id") or get("x-agent-id")
+    return CallOptions(
+        strip_extension=is_true(get("x-anoman-strip-extension")),
+        realtime=is_true(get("x-anoman-realtime")),
+        prefer_batch=is_true(get("x-anoman-prefer-batch")),
+        no_cache=is_true(get("x-anoman-no-cache")),
+        strict_params=is_true(get("x-anoman-strict-params")),
+        session_id=clean_text(session, _ID_CHARS) if session else None,
+        agent_id=clean_text(agent, _ID_CHARS) if agent else None,
+    )
+
+
+def _forwarded(request: web.BaseRequest, dialect: DialectName) -> Headers:
+    get = request.headers.get
+    return tuple((name, value) for name in FORWARDED[dialect] if (value := get(name)) is not None)

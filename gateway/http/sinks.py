@@ -1,0 +1,79 @@
+"""Where frames leave: the client's side of a stream."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp_sse import EventSourceResponse
+
+from gateway.http.answer_headers import Headers
+
+CONTENT_TYPE = "text/event-stream; charset=utf-8"
+
+
+class FrameResponse(EventSourceResponse):
+    """
+    An event stream that sends bytes as given.
+
+    The base contributes the kernel's deadline for unacknowledged data (a vanished peer is noticed while we write). Its
+    ping is left out: it runs in a task of its own and could land inside a frame.
+    """
+
+    def __init__(self, headers: Headers, send_timeout_s: float) -> None:
+        super().__init__(allow_all_methods=True, send_timeout=send_timeout_s)
+        self.headers["Content-Type"] = CONTENT_TYPE
+        for name, value in headers:
+            self.headers[name] = value
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        if self.prepared:
+            return self._payload_writer
+        self._set_tcp_user_timeout(request)
+        return await web.StreamResponse.prepare(self, request)
+
+
+class StreamSink:
+    """Implements the pipeline's `Sink` on an aiohttp request."""
+
+    def __init__(self, request: web.BaseRequest, send_timeout_s: float) -> None:
+        self._request = request
+        self._protocol = request.protocol
+        self._send_timeout_s = send_timeout_s
+        self._writer: AbstractStreamWriter | None = None
+        self.response: FrameResponse | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether status and headers are out."""
+        return self._writer is not None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client reads slower than we write."""
+        return self._protocol.writing_paused
+
+    async def open(self, headers: Headers) -> None:
+        """Commit the 200. The head leaves together with the first bytes of the body."""
+        self.response = FrameResponse(headers, self._send_timeout_s)
+        self._writer = await self.response.prepare(self._request)
+
+    async def write(self, data: bytes) -> None:
+        """Hand over whole frames in one piece, without waiting for a slow client."""
+        assert self._writer is not None
+        await self._writer.write(data, drain=False)  # type: ignore[call-arg]  # the base class does not name it
+
+    async def drain(self) -> None:
+        """Wait until the client has caught up."""
+        assert self._writer is not None
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        """End the body properly."""
+        assert self.response is not None
+        await self.response.write_eof()
+
+    def abort(self) -> None:
+        """Drop the connection, so that the client cannot take the body for a whole one."""
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()

@@ -1,0 +1,134 @@
+"""From candidates to the first good frame: attempts, retries, fallback. Nothing here runs after the commit point."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gateway.core.errors import PROVIDER_UNAVAILABLE, Failure, UpstreamFailed
+from gateway.core.exchange import Attempt, Exchange
+from gateway.core.ports import UpstreamAnswer
+from gateway.dialects.base import Dialect, Journey
+from gateway.dialects.failures import MAX_ERROR_BYTES
+from gateway.pipeline.services import Services
+from gateway.pipeline.watch import Watch
+from gateway.policy.retry import Try, next_try
+from gateway.providers.requests import build_request
+
+T = TypeVar("T")
+
+_ERROR_BODY_S = 5.0  # for the body of an error answer: enough for a slow provider, bounded against a stuck one
+_ALL_OPEN = Failure("upstream_error", "breaker_open", PROVIDER_UNAVAILABLE, counts=False)
+
+
+def record_failure(exchange: Exchange, services: Services, failure: Failure) -> None:
+    """The running attempt of *exchange* ended in *failure*: books, breaker and log."""
+    now_s = services.clock.monotonic_s()
+    attempt = exchange.attempts[-1]
+    attempt.result, attempt.failure, attempt.ended_s = "failed", failure, now_s
+    breaker, _ = services.board.of(attempt.route.id)
+    if failure.counts:
+        breaker.failed(now_s)
+    else:
+        breaker.succeeded(now_s)  # it answered: our rate limit or the caller's mistake is no sign of ill health
+    services.report_failure(exchange, attempt.route, failure)
+
+
+class Opening:
+    """The attempts of one exchange. `accept` reads an answer far enough to know that the attempt is good."""
+
+    def __init__(self, exchange: Exchange, watch: Watch) -> None:
+        self._exchange = exchange
+        self._watch = watch
+        self._services = watch.services
+        self._dialect: Dialect = self._services.dialects[exchange.call.dialect]
+
+    async def run(self, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
+        """
+        What *accept* made of the first attempt that went well.
+
+        Raises:
+            UpstreamFailed: No attempt did, or the client's status line is out and the running one failed.
+        """
+        failure = _ALL_OPEN
+        while (step := self._next()) is not None:
+            await self._wait(step.wait_s)
+            try:
+                return await self._attempt(step, accept)
+            except UpstreamFailed as exc:
+                failure = exc.failure
+                if self._watch.committed:
+                    break
+        raise UpstreamFailed(failure)
+
+    def _next(self) -> Try | None:
+        board, exchange, now_s = self._services.board, self._exchange, self._watch.now_s()
+        return next_try(
+            exchange.candidates,
+            exchange.attempts,
+            now_s=now_s,
+            deadline_s=self._watch.deadline_s,
+            allow=lambda route: board.of(route.id)[0].allow(now_s),
+            may_retry=lambda route: board.of(route.id)[1].may_retry(now_s),
+            rules=self._services.retry,
+            spread=self._services.clock.spread(),
+        )
+
+    async def _wait(self, wait_s: float) -> None:
+        if wait_s > 0:
+            end_s = self._watch.now_s() + wait_s
+            await self._watch.until(lambda: asyncio.sleep(end_s - self._watch.now_s()))
+
+    async def _attempt(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
+        exchange, now_s = self._exchange, self._watch.now_s
+        breaker, budget = self._services.board.of(step.route.id)
+        if not exchange.attempts:
+            budget.started(now_s())
+        attempt = Attempt(step.route, now_s())
+        exchange.attempts.append(attempt)
+        exchange.route = step.route
+        try:
+            result = await self._ask(step, accept)
+        except UpstreamFailed as exc:
+            record_failure(exchange, self._services, exc.failure)
+            raise
+        except BaseException:
+            attempt.result, attempt.ended_s = "cancelled", now_s()
+            breaker.abandoned(attempt.ended_s)
+            raise
+        attempt.result = "ok"
+        breaker.succeeded(now_s())
+        return result
+
+    async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
+        exchange, services = self._exchange, self._services
+        request = build_request(exchange.call, step.route, self._dialect)
+        if exchange.dispatched_s is None:
+            exchange.dispatched_s = self._watch.now_s()
+        answer = await self._watch.ask(request)
+        try:
+            if answer.status != 200:
+                raise UpstreamFailed(await self._read_failure(answer))
+            epoch_s = int(services.clock.epoch_s())
+            return await accept(
+                answer, Journey(exchange.call, step.route, exchange.request_id, epoch_s, services.lanes)
+            )
+        except BaseException:
+            answer.close()
+            raise
+
+    async def _read_failure(self, answer: UpstreamAnswer) -> Failure:
+        """What a non-200 answer says, from a bounded part of its body."""
+        body = b""
+        try:
+            async with asyncio.timeout(_ERROR_BODY_S):
+                while len(body) < MAX_ERROR_BYTES and (data := await answer.read()):
+                    body += data
+        except (TimeoutError, UpstreamFailed):
+            pass  # the status alone is enough to go by
+        else:
+            answer.release()
+        return self._dialect.read_failure(
+            answer.status, answer.headers, body[:MAX_ERROR_BYTES], self._services.clock.epoch_s()
+        )

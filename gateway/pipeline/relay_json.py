@@ -1,0 +1,77 @@
+"""A request without streaming: one body in, one body out."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from gateway.core.errors import UpstreamFailed
+from gateway.core.exchange import Answer, Exchange
+from gateway.core.ports import UpstreamAnswer
+from gateway.core.usage import Usage
+from gateway.dialects.base import Completion, Journey
+from gateway.dialects.failures import malformed
+from gateway.dialects.prompt import prompt_tokens
+from gateway.pipeline.opening import Opening
+from gateway.pipeline.services import Services
+from gateway.pipeline.settlement import Settlement
+from gateway.pipeline.watch import JsonWatch
+
+MAX_BODY_BYTES = 64 * 1024 * 1024  # images in an answer are tens of megabytes at the most; more is an attack
+
+
+class JsonRelay:
+    """One request. `run` gives the answer, or raises what becomes a plain HTTP error."""
+
+    def __init__(self, exchange: Exchange, services: Services, settlement: Settlement) -> None:
+        self._exchange = exchange
+        self._services = services
+        self._settlement = settlement
+        self._dialect = services.dialects[exchange.call.dialect]
+        self.watch = JsonWatch(services, exchange.started_s)
+
+    async def run(self) -> Answer:
+        """
+        Relay the request.
+
+        Raises:
+            UpstreamFailed: No attempt went well.
+        """
+        exchange = self._exchange
+        try:
+            completion = await Opening(exchange, self.watch).run(self._accept)
+        except asyncio.CancelledError:
+            exchange.gone_s = self._services.clock.monotonic_s()
+            if exchange.dispatched_s is not None:
+                # The provider has the prompt and may bill it, though it has not said a word.
+                exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call)), "estimated"
+            self._settlement.settle("cancelled")
+            raise
+        except UpstreamFailed as exc:
+            exchange.failure = exc.failure
+            raise
+        now_s = self._services.clock.monotonic_s()
+        exchange.committed_s = exchange.first_token_s = now_s
+        exchange.usage, exchange.basis, exchange.note = completion.usage, completion.basis, completion.note
+        exchange.status = 200
+        receipt = self._settlement.settle("completed")
+        return Answer(200, completion.render(receipt), self._services.headers(exchange, receipt))
+
+    async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> Completion:
+        """Read the whole body. Raises UpstreamFailed when it is cut, too long or no completion."""
+        body = await self.watch.until(partial(_read_all, answer))
+        self._exchange.answered_s = self._services.clock.monotonic_s()
+        completion = self._dialect.read_completion(body, journey)
+        answer.release()
+        return completion
+
+
+async def _read_all(answer: UpstreamAnswer) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while data := await answer.read():
+        parts.append(data)
+        size += len(data)
+        if size > MAX_BODY_BYTES:
+            raise UpstreamFailed(malformed("body longer than the limit"))
+    return b"".join(parts)

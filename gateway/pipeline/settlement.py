@@ -1,0 +1,38 @@
+"""The one place where an exchange ends: a plain function, called once, with no await in it."""
+
+from __future__ import annotations
+
+from gateway.core.exchange import Exchange, Outcome
+from gateway.core.receipt import Receipt, draw_up
+from gateway.pipeline.services import Services
+from gateway.pipeline.stage import Stage
+
+
+class Settlement:
+    """
+    Settles one exchange exactly once, whoever comes first: the relay at the terminator, a cancellation, an error.
+
+    Between "it is over" and "it is recorded" nothing is awaited, so a second cancellation cannot split the two.
+    """
+
+    def __init__(self, exchange: Exchange, services: Services) -> None:
+        self._exchange = exchange
+        self._services = services
+        self._admitted: list[Stage] = []
+        self._receipt: Receipt | None = None
+
+    def admitted(self, stage: Stage) -> None:
+        """*stage* let the exchange pass and will be settled."""
+        self._admitted.append(stage)
+
+    def settle(self, outcome: Outcome) -> Receipt:
+        """The receipt; the first call decides, every later one returns the same."""
+        if self._receipt is None:
+            services, exchange = self._services, self._exchange
+            now_s = services.clock.monotonic_s()
+            self._receipt = draw_up(exchange, outcome, now_s=now_s, tariff=services.tariff)
+            for stage in reversed(self._admitted):
+                stage.settle(exchange, self._receipt)
+            for ledger in services.ledgers:
+                ledger.record(self._receipt)
+        return self._receipt

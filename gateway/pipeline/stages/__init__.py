@@ -1,0 +1,1 @@
+"""The steps every exchange passes before a provider is asked."""

@@ -1,0 +1,137 @@
+"""The deadlines of a stream, and the heartbeats between its frames."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.core.call import UpstreamRequest
+from gateway.core.errors import FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, UpstreamFailed
+from gateway.core.exchange import Exchange
+from gateway.core.ports import Sink, UpstreamAnswer
+from gateway.dialects.base import Lane
+from gateway.pipeline.services import Services
+from gateway.pipeline.watch import Watch
+
+
+class ClientStalled(Exception):
+    """The client has not taken a byte for the length of the write-stall deadline."""
+
+
+class UsageOverdue(Exception):
+    """The answer is complete; its usage or terminator is late and no longer waited for."""
+
+
+class StreamWatch(Watch):
+    """
+    Until the stream has started only the first-token deadline counts; from then on progress is what resets the idle
+    timer. Heartbeats are written here, by the very task that writes frames, so they can never land inside one.
+    """
+
+    def __init__(self, services: Services, exchange: Exchange, sink: Sink) -> None:
+        super().__init__(services)
+        self._exchange = exchange
+        self._sink = sink
+        self._times = services.deadlines
+        self._deadline_s = exchange.started_s + self._times.first_token_s
+        self._commit_s = exchange.started_s + self._times.commit_after_s
+        self._written_s = exchange.started_s
+        self._progress_s = exchange.started_s
+        self._complete_s: float | None = None
+        self._blocked_s: float | None = None
+        self._started = False
+        self.heartbeat = b""
+
+    @property
+    def deadline_s(self) -> float:
+        return self._deadline_s
+
+    @property
+    def committed(self) -> bool:
+        return self._sink.committed
+
+    async def tick(self) -> None:
+        """Do what is due. Raises UpstreamFailed, ClientStalled or UsageOverdue."""
+        now_s, times = self.now_s(), self._times
+        if self._blocked_s is not None:
+            if now_s - self._blocked_s >= times.write_stall_s:
+                raise ClientStalled
+            return
+        if self._complete_s is not None:
+            if now_s - self._complete_s >= times.usage_grace_s:
+                raise UsageOverdue
+        elif self._started:
+            if now_s - self._progress_s >= times.idle_s:
+                raise UpstreamFailed(IDLE_TIMEOUT)
+        elif now_s >= self._deadline_s:
+            raise UpstreamFailed(FIRST_TOKEN_TIMEOUT)
+        elif not self._sink.committed and now_s >= self._commit_s:
+            await self.commit()
+            await self._beat()
+        if self._sink.committed and now_s - self._written_s >= times.heartbeat_s:
+            await self._beat()
+
+    def next_wake_s(self) -> float:
+        """The nearest of the deadlines that count in this phase."""
+        times = self._times
+        if self._blocked_s is not None:
+            return self._blocked_s + times.write_stall_s
+        if self._complete_s is not None:
+            nearest = self._complete_s + times.usage_grace_s
+        elif self._started:
+            nearest = self._progress_s + times.idle_s
+        else:
+            nearest = self._deadline_s
+            if not self._sink.committed:
+                return min(nearest, self._commit_s)
+        return min(nearest, self._written_s + times.heartbeat_s) if self._sink.committed else nearest
+
+    def started(self, lane: Lane) -> float:
+        """The first good frame is here; monotonic seconds of it."""
+        self._started = True
+        self._progress_s = now_s = self.now_s()
+        self._complete_s = now_s if lane.complete else None
+        return now_s
+
+    def moved(self, lane: Lane, now_s: float) -> None:
+        """The upstream moved the answer on."""
+        self.services.observe_gap(now_s - self._progress_s)
+        self._progress_s = now_s
+        self._complete_s = (self._complete_s or now_s) if lane.complete else None
+
+    async def commit(self) -> None:
+        """Send the 200. From here on every failure is a frame."""
+        exchange = self._exchange
+        exchange.status = 200
+        await self._sink.open(self.services.headers(exchange, None))
+        exchange.committed_s = self._written_s = self.now_s()
+
+    async def _beat(self) -> None:
+        """A heartbeat; never waits, since no deadline watches a tick."""
+        self._written_s = self.now_s()
+        await self._sink.write(self.heartbeat)
+
+    async def write(self, data: bytes) -> None:
+        """Hand whole frames to the client and wait while it is behind."""
+        self._written_s = self.now_s()
+        await self._sink.write(data)
+        if self._sink.blocked:
+            await self.drain()
+
+    async def drain(self) -> None:
+        """Wait for a slow client; resumable, and bounded by the write-stall deadline."""
+        if self._sink.blocked:
+            if self._blocked_s is None:
+                self._blocked_s = self.now_s()
+            await self._sink.drain()
+        self._blocked_s = None
+        self._progress_s = self.now_s()  # the upstream was not read meanwhile, so its silence proves nothing
+
+    async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
+        """Send *request*; heartbeats go on meanwhile, which is why it runs as a task of its own."""
+        task = self.services.tasks.spawn(self.services.upstream.open(request), name="upstream.open")
+        try:
+            await self.until(lambda: asyncio.wait((task,)))
+        finally:
+            if not task.done():
+                task.cancel()
+        return task.result()

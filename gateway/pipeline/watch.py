@@ -1,0 +1,103 @@
+"""Deadlines of one exchange behind a single timer.
+
+A stream has half a dozen deadlines (first token, idle, heartbeat, commit, write stall, usage grace), and nearly every
+frame moves some of them. Arming a timer per read would cost more than the frame. So one timer is armed at the nearest
+deadline and left alone; when it fires, `tick` looks at what is really due, and the wait is taken up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gateway.core.call import UpstreamRequest
+from gateway.core.errors import NON_STREAM_TIMEOUT, Failure, UpstreamFailed
+from gateway.core.ports import UpstreamAnswer
+from gateway.pipeline.services import Services
+
+T = TypeVar("T")
+
+
+class Watch(ABC):
+    """Runs steps under the exchange's deadlines. A step must be resumable: it is begun anew after a wake-up."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.now_s = services.clock.monotonic_s
+        self._interruption: Failure | None = None
+        self._scope: asyncio.Timeout | None = None
+
+    def interrupt(self, failure: Failure) -> None:
+        """End the exchange with *failure* at its next breath; called from outside, as at shutdown."""
+        self._interruption = failure
+        if self._scope is not None:
+            self._scope.reschedule(self.now_s())
+
+    async def until(self, step: Callable[[], Awaitable[T]]) -> T:
+        """
+        The result of *step*, whatever wake-ups lie between.
+
+        Raises:
+            UpstreamFailed: A deadline passed, or the exchange was interrupted.
+        """
+        while True:
+            if self._interruption is not None:
+                raise UpstreamFailed(self._interruption)
+            await self.tick()
+            try:
+                async with asyncio.timeout_at(self.next_wake_s()) as self._scope:
+                    return await step()
+            except TimeoutError:
+                if self._scope is None or not self._scope.expired():
+                    raise
+            finally:
+                self._scope = None
+
+    @abstractmethod
+    async def tick(self) -> None:
+        """Do what is due now. Raises UpstreamFailed when a deadline is over."""
+
+    @abstractmethod
+    def next_wake_s(self) -> float:
+        """Monotonic seconds of the nearest deadline."""
+
+    @abstractmethod
+    async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
+        """Send *request*. Raises UpstreamFailed when no head of an answer comes in time."""
+
+    @property
+    @abstractmethod
+    def deadline_s(self) -> float:
+        """Monotonic seconds after which no further attempt may start."""
+
+    @property
+    @abstractmethod
+    def committed(self) -> bool:
+        """Whether the client's status line is out, so that no further attempt may start at all."""
+
+
+class JsonWatch(Watch):
+    """A request without streaming has one deadline for everything."""
+
+    committed = False
+
+    def __init__(self, services: Services, started_s: float) -> None:
+        super().__init__(services)
+        self._deadline_s = started_s + services.deadlines.non_stream_s
+
+    @property
+    def deadline_s(self) -> float:
+        return self._deadline_s
+
+    async def tick(self) -> None:
+        if self.now_s() >= self._deadline_s:
+            raise UpstreamFailed(NON_STREAM_TIMEOUT)
+
+    def next_wake_s(self) -> float:
+        return self._deadline_s
+
+    async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
+        # No wake-up but the last one can cut this short, so it need not be resumable.
+        return await self.until(lambda: self.services.upstream.open(request))

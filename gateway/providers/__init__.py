@@ -1,0 +1,1 @@
+"""Vendors: what is particular to each is data here, and nowhere else."""

@@ -1,0 +1,40 @@
+"""Settings: a TOML file, the environment and the command line become frozen facts, or a list of all that is wrong."""
+
+from gateway.settings.catalog import build_catalog, build_keys, key_id
+from gateway.settings.description import Row, describe, problems_text, settings_text
+from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
+from gateway.settings.fields import Secret
+from gateway.settings.loading import Settings, SettingsError, environment, from_document, load
+from gateway.settings.sections import (
+    LoggingSettings,
+    ServerSettings,
+    StorageSettings,
+    StreamSettings,
+    UpstreamSettings,
+)
+
+__all__ = [
+    "KeyEntry",
+    "LoggingSettings",
+    "MeteringSettings",
+    "ModelEntry",
+    "ProviderEntry",
+    "Row",
+    "Secret",
+    "ServerSettings",
+    "Settings",
+    "SettingsError",
+    "StorageSettings",
+    "StreamSettings",
+    "TierEntry",
+    "UpstreamSettings",
+    "build_catalog",
+    "build_keys",
+    "describe",
+    "environment",
+    "from_document",
+    "key_id",
+    "load",
+    "problems_text",
+    "settings_text",
+]

@@ -1,0 +1,93 @@
+"""From settings to the facts that the core works with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from gateway.core.catalog import Catalog, Key, Model, Provider, Route, Tier
+from gateway.core.money import Price
+from gateway.providers.presets import Preset
+from gateway.settings.entries import KeyEntry, ModelEntry, PriceEntry, ProviderEntry, TierEntry
+from gateway.settings.loading import Settings
+
+
+def build_catalog(settings: Settings, presets: Mapping[str, Preset]) -> Catalog:
+    """The catalogue of *settings*; *presets* are those that it was loaded with."""
+    providers = {
+        name: _provider(name, entry, presets[entry.preset], settings) for name, entry in settings.providers.items()
+    }
+    modes = settings.metering.mode_weight
+    return Catalog(
+        models={slug: _model(slug, entry, providers, settings) for slug, entry in settings.models.items()},
+        modes={
+            "realtime": modes.realtime,
+            "provider_cache": modes.provider_cache,
+            "batch": modes.batch,
+            "cache_hit": modes.cache_hit,
+        },
+    )
+
+
+def build_keys(settings: Settings) -> dict[str, Key]:
+    """Every static key by its secret."""
+    keys = {}
+    for secret, entry in settings.keys.items():
+        text = secret.reveal()
+        keys[text] = Key(key_id(text), entry.tenant, _tier(entry, settings.tiers[entry.tier]))
+    return keys
+
+
+def key_id(secret: str) -> str:
+    """A name for logs. 48 bits of a digest: it cannot be turned back, and keys are too few for two to meet."""
+    return f"key_{hashlib.sha256(secret.encode()).hexdigest()[:12]}"
+
+
+def _provider(name: str, entry: ProviderEntry, preset: Preset, settings: Settings) -> Provider:
+    kind = entry.type or preset.type
+    base_url = entry.base_url or preset.base_url
+    if base_url is None:
+        raise ValueError(f"provider {name} has no base_url: the settings were loaded with other presets")
+    return Provider(
+        name=name,
+        dialect=preset.dialect,
+        base_url=base_url,
+        type=kind,
+        region=entry.region or preset.region,
+        weight=getattr(settings.metering.provider_weight, kind),
+        secret=preset.auth(entry.api_key.reveal()) if entry.api_key else None,
+    )
+
+
+def _model(slug: str, entry: ModelEntry, providers: Mapping[str, Provider], settings: Settings) -> Model:
+    return Model(
+        slug=slug,
+        model_class=entry.model_class,
+        weight=getattr(settings.metering.class_weight, entry.model_class),
+        price=_price(entry.price),
+        routes=tuple(Route(providers[route.provider], route.model) for route in entry.routes),
+        context_window=entry.context_window,
+        max_output_tokens=entry.max_output_tokens,
+        input=entry.input,
+        tools=entry.tools,
+    )
+
+
+def _price(entry: PriceEntry) -> Price:
+    return Price(
+        input=entry.input,
+        output=entry.output,
+        cached_input=entry.input if entry.cached_input is None else entry.cached_input,
+        cache_write=entry.input if entry.cache_write is None else entry.cache_write,
+    )
+
+
+def _tier(key: KeyEntry, tier: TierEntry) -> Tier:
+    """The key's own limits where it has them, its tier's otherwise."""
+    classes = key.classes or tier.classes
+    return Tier(
+        name=key.tier,
+        rpm=key.rpm or tier.rpm,
+        inflight=key.inflight or tier.inflight,
+        classes=frozenset(classes) if classes else None,
+    )

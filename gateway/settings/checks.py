@@ -1,0 +1,146 @@
+"""Checks that a type cannot express. Each returns the value to keep or raises ValueError with a phrase.
+
+The phrase follows "is" ("not a URL"); it never repeats the value, which may hold a credential.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from gateway.settings.fields import Secret
+
+# RFC 6750's token characters: what every client can send after "Bearer".
+_GATEWAY_KEY = re.compile(r"anm-sk-[A-Za-z0-9._~+/=-]{1,256}")
+_HEADER_SAFE = re.compile(r"[\x21-\x7e]{1,8192}")  # one header line of aiohttp's parser takes 8190 bytes
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
+_REGION = re.compile(r"[A-Za-z0-9-]{1,32}")
+_HOST = re.compile(r"[A-Za-z0-9.:%_-]{1,253}")  # a name has at most 253 characters (RFC 1035)
+_PASSWORD = re.compile(r"(?<=://)[^/?#]*@")
+
+
+def base_url(text: str) -> str:
+    """An absolute http(s) URL without credentials, query or fragment; a slash at the end is dropped."""
+    parts = _split(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("not an http:// or https:// URL")
+    if "@" in parts.netloc:
+        raise ValueError("a URL with credentials; put the key into api_key")
+    if "?" in text or "#" in text:
+        raise ValueError("a URL with a query or a fragment; only a path may follow the host")
+    return text.rstrip("/")
+
+
+def database_url(text: str) -> str:
+    """A SQLite or Postgres URL."""
+    if _split(text).scheme not in ("sqlite", "postgres", "postgresql"):
+        raise ValueError("not a sqlite:, postgres: or postgresql: URL")
+    return text
+
+
+def redis_url(text: str) -> str:
+    """A Redis URL, or nothing."""
+    if text and _split(text).scheme not in ("redis", "rediss", "unix"):
+        raise ValueError("not a redis:, rediss: or unix: URL")
+    return text
+
+
+def _split(text: str) -> SplitResult:
+    if _HEADER_SAFE.fullmatch(text) is None:
+        raise ValueError("not a URL: it is empty or has characters that no URL has")
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # the only part that urlsplit checks late
+    except ValueError:
+        raise ValueError("not a URL") from None
+    return parts
+
+
+def without_password(url: str) -> str:
+    """*url* as it stands in the file, with user, password and query hidden."""
+    return f'"{_PASSWORD.sub("***@", url).partition("?")[0]}"'
+
+
+def label(text: str) -> str:
+    """A name for logs and metrics."""
+    return _match(_LABEL, text, "not a name of at most 64 letters, digits, dots, dashes and underscores")
+
+
+def slug(text: str) -> str:
+    """A model's name, as clients send it and as it stands in URLs."""
+    return _match(_SLUG, text, "not a name of at most 128 letters, digits and . _ : @ / -")
+
+
+def region(text: str) -> str:
+    """A region's short name."""
+    return _match(_REGION, text, "not a region of at most 32 letters, digits and dashes")
+
+
+def host(text: str) -> str:
+    """A host name or address."""
+    return _match(_HOST, text, "not a host name or address")
+
+
+def provider_model(text: str) -> str:
+    """A provider's own name of a model; it goes into a JSON body, so nearly everything is allowed."""
+    if not text or len(text) > 256 or not text.isprintable():
+        raise ValueError("not a model's name of 1 to 256 printable characters")
+    return text
+
+
+def gateway_key(text: str) -> Secret:
+    """A key that clients of the gateway send."""
+    return Secret(_match(_GATEWAY_KEY, text, 'not "anm-sk-" and 1 to 256 letters, digits and . _ ~ + / = -'))
+
+
+def credential(text: str) -> Secret:
+    """A provider's key; it becomes a header."""
+    return Secret(_match(_HEADER_SAFE, text, "empty, or has blanks or characters that a header cannot hold"))
+
+
+def on_cancel(text: str) -> str:
+    """What happens upstream when the client leaves."""
+    if text == "drain":
+        raise ValueError('a feature of a later version; this one always closes the upstream ("abort")')
+    if text != "abort":
+        raise ValueError('not "abort"')
+    return text
+
+
+def anywhere(preference: str) -> str:
+    """A key's region preference."""
+    if preference in ("sg_only", "id_only"):
+        raise ValueError('a promise that only a later version enforces; this one accepts "any"')
+    if preference != "any":
+        raise ValueError('not "any"')
+    return preference
+
+
+def never_batch(prefer: bool) -> bool:
+    """Whether a key's requests become batch jobs."""
+    if prefer:
+        raise ValueError("a feature of a later version; this one has no batch jobs")
+    return prefer
+
+
+def only_one(weight: int) -> int:
+    """The weight of a route."""
+    if weight != 1:
+        raise ValueError("other than 1: this version tries routes in their order and shares no load by weight")
+    return weight
+
+
+def some(items: tuple[str, ...]) -> tuple[str, ...]:
+    """A list that says something, once."""
+    if not items:
+        raise ValueError("empty")
+    if len(set(items)) < len(items):
+        raise ValueError("a list with an entry twice")
+    return items
+
+
+def _match(pattern: re.Pattern[str], text: str, problem: str) -> str:
+    if pattern.fullmatch(text) is None:
+        raise ValueError(problem)
+    return text

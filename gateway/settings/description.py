@@ -1,0 +1,74 @@
+"""The settings in force as text, secrets masked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.core.money import Weight
+from gateway.settings.catalog import key_id
+from gateway.settings.entries import ENTERPRISE
+from gateway.settings.fields import rules_of, written
+from gateway.settings.loading import Settings, SettingsError
+from gateway.settings.reader import beneath
+from gateway.settings.sections import SCALAR_SECTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting: its place, its value as it would be written in the file, where it came from ("default", ...)."""
+
+    name: str
+    value: str
+    origin: str
+
+
+def describe(settings: Settings) -> list[Row]:
+    """Every setting in force, in the order of the documentation. Passwords and keys are masked."""
+    rows = []
+    for section in (*SCALAR_SECTIONS, "metering"):
+        for name, value in _flat(section, getattr(settings, section)):
+            rows.append(Row(name, value, settings.origins.get(name, "default")))
+    for section in ("providers", "models", "tiers"):
+        for entry_name, entry in getattr(settings, section).items():
+            origin = "built in" if entry is ENTERPRISE else "file"
+            place = beneath(section, entry_name)
+            rows.extend(Row(name, value, origin) for name, value in _flat(place, entry))
+    for secret, entry in settings.keys.items():
+        place = beneath("keys", key_id(secret.reveal()))
+        rows.extend(Row(name, value, "file") for name, value in _flat(place, entry))
+    return rows
+
+
+def settings_text(settings: Settings) -> str:
+    """The rows of `describe` as aligned lines."""
+    rows = describe(settings)
+    name_width = max(len(row.name) for row in rows)
+    value_width = max(len(row.value) for row in rows)
+    lines = (f"{row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}" for row in rows)
+    return "\n".join(lines) + "\n"
+
+
+def problems_text(error: SettingsError) -> str:
+    """One problem a line, after a line that counts them."""
+    count = len(error.problems)
+    head = "1 problem in the configuration:" if count == 1 else f"{count} problems in the configuration:"
+    return "\n".join((head, *(f"  {problem}" for problem in error.problems))) + "\n"
+
+
+def _flat(place: str, section: Any) -> Iterator[tuple[str, str]]:
+    """The settings of *section* and beneath, with their places; those that are left out are not listed."""
+    for name, rule in rules_of(type(section)).items():
+        value = getattr(section, rule.attribute)
+        here = beneath(place, name)
+        if value is None:
+            continue
+        if dataclasses.is_dataclass(value) and not isinstance(value, Weight):
+            yield from _flat(here, value)
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            for number, item in enumerate(value):
+                yield from _flat(f"{here}[{number}]", item)
+        else:
+            yield here, rule.render(value) if rule.render else written(value)

@@ -1,0 +1,192 @@
+"""The tables of the file: weights, providers, models, tiers, keys. They cannot come from the environment.
+
+`LATER` holds names that the documents know and this version does not act on. A limit or a guardrail that is silently
+ignored would be a lie to the operator, so a file that sets one is refused.
+"""
+
+# ruff: noqa: RUF009 - `setting` makes a dataclass field, as `dataclasses.field` does
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar, Literal
+
+from gateway.core.catalog import ModelClass, ProviderType
+from gateway.core.money import Weight, parse_price, parse_weight
+from gateway.settings import checks
+from gateway.settings.fields import DecimalText, Secret, decimal_text, setting
+
+_TOKENS = (1, 100_000_000)  # as gateway.core.usage.MAX_TOKENS: no context window comes near it
+_COUNT = (1, 1_000_000_000)
+
+
+def usd_per_million(pico_usd: int) -> str:
+    """A price as it stands in the file."""
+    return f'"{decimal_text(Decimal(pico_usd).scaleb(-6))}"'
+
+
+def _weight(what: str, default: str) -> Weight:
+    weight: Weight = setting(f"Factor of {what}.", parse_weight(default), written=DecimalText, check=parse_weight)
+    return weight
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderWeights:
+    """Factor by the type of provider that answered."""
+
+    cloud_direct: Weight = _weight("a vendor's own API", "1.0")
+    bedrock: Weight = _weight("Amazon Bedrock", "0.5")
+    self_hosted: Weight = _weight("a model that we host", "0.5")
+    local_id: Weight = _weight("a provider in Indonesia", "0.3")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassWeights:
+    """Factor by the class of the model."""
+
+    budget: Weight = _weight("budget models", "1")
+    mid: Weight = _weight("mid models", "4")
+    premium: Weight = _weight("premium models", "17")
+    ultra: Weight = _weight("ultra models", "42")
+
+
+@dataclass(frozen=True, slots=True)
+class ModeWeights:
+    """Factor by how the answer came about."""
+
+    realtime: Weight = _weight("an ordinary answer", "1.0")
+    provider_cache: Weight = _weight("an answer that used the provider's prompt cache", "0.9")
+    batch: Weight = _weight("an answer by batch", "0.5")
+    cache_hit: Weight = _weight("an answer from our own cache", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class MeteringSettings:
+    """Weighted tokens = tokens x provider weight x class weight x mode weight, rounded half up once."""
+
+    provider_weight: ProviderWeights = setting("Factors of the provider types.", factory=ProviderWeights)
+    class_weight: ClassWeights = setting("Factors of the model classes.", factory=ClassWeights)
+    mode_weight: ModeWeights = setting("Factors of the modes.", factory=ModeWeights)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderEntry:
+    """An upstream account. None stands for the preset's own value."""
+
+    LATER: ClassVar = frozenset({"aws_region"})
+
+    preset: str = setting("The vendor: a name from the list of presets.")
+    base_url: str | None = setting(
+        "Where its API is; the path of an endpoint is added to it.",
+        None,
+        check=checks.base_url,
+        render=checks.without_password,
+        secret=True,
+    )
+    api_key: Secret | None = setting(
+        'Its key: { env = "NAME" }, { file = "path" } or the text itself; left out where none is needed.', None
+    )
+    type: ProviderType | None = setting("What kind of provider it is; it decides the weight.", None)
+    region: str | None = setting("Where it computes, reported as provider_region.", None, check=checks.region)
+    on_cancel: str = setting(
+        'What happens when the client leaves: "abort" closes the connection to the provider.',
+        "abort",
+        check=checks.on_cancel,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PriceEntry:
+    """USD per million tokens as decimal text with at most six places, held as pico-USD per token."""
+
+    LATER: ClassVar = frozenset({"batch_factor"})
+
+    input: int = setting(
+        'USD per million prompt tokens; an unknown price is never taken for 0, so write "0" for what is free.',
+        written=DecimalText,
+        check=parse_price,
+        render=usd_per_million,
+    )
+    output: int = setting(
+        'USD per million completion tokens; an unknown price is never taken for 0, so write "0" for what is free.',
+        written=DecimalText,
+        check=parse_price,
+        render=usd_per_million,
+    )
+    cached_input: int | None = setting(
+        "USD per million prompt tokens read from the provider's cache; the price of input by default.",
+        None,
+        written=DecimalText,
+        check=parse_price,
+        render=usd_per_million,
+    )
+    cache_write: int | None = setting(
+        "USD per million prompt tokens written to the provider's cache; the price of input by default.",
+        None,
+        written=DecimalText,
+        check=parse_price,
+        render=usd_per_million,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEntry:
+    """One way to a model."""
+
+    provider: str = setting("Name of a provider in this file.")
+    model: str = setting("The provider's own name of the model.", check=checks.provider_model)
+    weight: int = setting("Share of the load; only 1 in this version.", 1, check=checks.only_one)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A catalogue entry."""
+
+    LATER: ClassVar = frozenset({"effective"})
+
+    model_class: ModelClass = setting("Its class, for tiers and weights.", name="class")
+    context_window: int = setting("Longest prompt and answer together, in tokens.", bounds=_TOKENS)
+    price: PriceEntry = setting('Its prices; an unknown price is never taken for 0, so write "0" for what is free.')
+    routes: tuple[RouteEntry, ...] = setting("The providers that have it, in the order they are tried.")
+    max_output_tokens: int | None = setting("Longest answer, in tokens.", None, bounds=_TOKENS)
+    input: tuple[Literal["text", "image", "audio", "file"], ...] = setting(
+        "What a prompt may hold.", ("text",), check=checks.some
+    )
+    tools: bool = setting("Whether it can call tools.", default=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TierEntry:
+    """Limits of a plan; what is left out is not limited."""
+
+    LATER: ClassVar = frozenset({"burst", "tpm", "weighted_tokens_per_month", "overage_usd_per_million"})
+
+    rpm: int | None = setting("Requests per minute.", None, bounds=_COUNT)
+    inflight: int | None = setting("Requests at once.", None, bounds=_COUNT)
+    classes: tuple[ModelClass, ...] | None = setting("The model classes it may use.", None, check=checks.some)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """Who a key belongs to. Limits given here replace those of its tier."""
+
+    LATER: ClassVar = frozenset({"budget_usd", "policy"})
+
+    tenant: str = setting("Who it belongs to.", check=checks.label)
+    tier: str = setting('Name of a tier in this file, or "enterprise".')
+    rpm: int | None = setting("Requests per minute, instead of the tier's.", None, bounds=_COUNT)
+    inflight: int | None = setting("Requests at once, instead of the tier's.", None, bounds=_COUNT)
+    classes: tuple[ModelClass, ...] | None = setting(
+        "The model classes it may use, instead of the tier's.", None, check=checks.some
+    )
+    region_preference: str = setting(
+        'Where its requests may go; only "any" in this version.', "any", check=checks.anywhere
+    )
+    prefer_batch: bool = setting(
+        "Whether its requests become batch jobs; only false in this version.", default=False, check=checks.never_batch
+    )
+
+
+# Ships with every file, as the plans say: no limit but a rate that only a runaway loop reaches.
+ENTERPRISE = TierEntry(rpm=100_000)

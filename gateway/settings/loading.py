@@ -1,0 +1,161 @@
+"""From a file, the environment and the command line to frozen settings, or to the list of all that is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gateway.providers.presets import Preset
+from gateway.settings import checks
+from gateway.settings.entries import ENTERPRISE, KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
+from gateway.settings.fields import Secret
+from gateway.settings.reader import LATER, Reader, beneath, key_place
+from gateway.settings.relations import check_relations
+from gateway.settings.sections import (
+    SCALAR_SECTIONS,
+    LoggingSettings,
+    ServerSettings,
+    StorageSettings,
+    StreamSettings,
+    UpstreamSettings,
+)
+from gateway.settings.sources import Layers, layered
+
+T = TypeVar("T")
+
+_TABLES = ("metering", "providers", "models", "tiers", "keys")
+LATER_SECTIONS = ("policies",)
+# TOML errors quote table names, and those of [keys] are secrets.
+_KEY_IN_TEXT = re.compile(r"anm-[a-z]+-[^\s'\"\])]*")
+
+
+class SettingsError(Exception):
+    """The configuration is not usable. `problems` names everything that is wrong, each with its place."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything in force. Frozen: a reload makes another one.
+
+    Attributes:
+        keys: By secret, which shows itself to nobody.
+        origins: Where each scalar setting ("server.port") that is not a default came from.
+    """
+
+    server: ServerSettings
+    storage: StorageSettings
+    stream: StreamSettings
+    upstream: UpstreamSettings
+    logging: LoggingSettings
+    metering: MeteringSettings
+    providers: Mapping[str, ProviderEntry]
+    models: Mapping[str, ModelEntry]
+    tiers: Mapping[str, TierEntry]
+    keys: Mapping[Secret, KeyEntry]
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+
+def environment() -> Mapping[str, str]:
+    """A copy of the process's environment; nothing else in the gateway reads it."""
+    return dict(os.environ)
+
+
+def load(
+    path: str | None, environ: Mapping[str, str], overrides: Mapping[str, object], *, presets: Mapping[str, Preset]
+) -> Settings:
+    """
+    The settings of the file at *path* (none if None), *environ* and *overrides*.
+
+    Args:
+        overrides: Options of the command line by "section.name"; None stands for one that was not given.
+        presets: The vendors that `[providers.X] preset` may name.
+
+    Raises:
+        SettingsError: With all problems at once.
+    """
+    if path is None:
+        return from_document({}, environ, overrides, presets=presets)
+    try:
+        document = tomllib.loads(Path(path).read_bytes().decode())
+    except OSError as exc:
+        raise SettingsError([f"{path}: cannot be read: {exc.strerror}"]) from exc
+    except UnicodeDecodeError as exc:
+        raise SettingsError([f"{path}: is not UTF-8 text (at byte {exc.start})"]) from None
+    except tomllib.TOMLDecodeError as exc:
+        # `from None`: the original quotes what it stumbled over, which may be a key.
+        raise SettingsError([f"{path}: {_KEY_IN_TEXT.sub('***', str(exc))}"]) from None
+    return from_document(document, environ, overrides, presets=presets, folder=Path(path).parent)
+
+
+def from_document(
+    document: Mapping[str, Any],
+    environ: Mapping[str, str],
+    overrides: Mapping[str, object],
+    *,
+    presets: Mapping[str, Preset],
+    folder: Path = Path(),
+) -> Settings:
+    """As `load`, from a file that was already parsed. *folder* is what `{ file = "..." }` is relative to."""
+    reader = Reader(environ, folder)
+    for name in document:
+        if name in LATER_SECTIONS:
+            reader.problem(name, LATER)
+        elif name not in SCALAR_SECTIONS and name not in _TABLES:
+            reader.unknown(name, name, (*SCALAR_SECTIONS, *_TABLES))
+    layers = layered(document, environ, overrides, reader)
+    scalars: dict[str, Any] = {
+        section: reader.section(cls, layers[section], section) for section, cls in SCALAR_SECTIONS.items()
+    }
+    tables: dict[str, Any] = {
+        "metering": reader.table(MeteringSettings, document.get("metering", {}), "metering"),
+        "providers": _entries(reader, ProviderEntry, document, "providers", checks.label),
+        "models": _entries(reader, ModelEntry, document, "models", checks.slug),
+        "tiers": {"enterprise": ENTERPRISE} | _entries(reader, TierEntry, document, "tiers", checks.label),
+        "keys": _keys(reader, document.get("keys", {})),
+    }
+    check_relations(reader, scalars, tables, presets)
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return Settings(**scalars, **tables, origins=_origins(layers, document.get("metering", {})))
+
+
+def _entries(
+    reader: Reader, cls: type[T], document: Mapping[str, Any], section: str, check_name: Callable[[str], object]
+) -> dict[str, T | None]:
+    """The tables of *section* by name; None for one that has problems, so that references to it still resolve."""
+    table = document.get(section, {})
+    if not isinstance(table, Mapping):
+        reader.problem(section, "is not a table")
+        return {}
+    for name in table:
+        reader.checked(check_name, name, beneath(section, name))
+    return {name: reader.table(cls, entry, beneath(section, name)) for name, entry in table.items()}
+
+
+def _keys(reader: Reader, table: object) -> dict[Secret, KeyEntry | None]:
+    """As `_entries`; a problem names a key by its position, because its name is a secret."""
+    if not isinstance(table, Mapping):
+        reader.problem("keys", "is not a table")
+        return {}
+    entries = {}
+    for number, (text, entry) in enumerate(table.items(), start=1):
+        place = key_place(number)
+        reader.checked(checks.gateway_key, text, place)
+        entries[Secret(text)] = reader.table(KeyEntry, entry, place)
+    return entries
+
+
+def _origins(layers: Layers, metering: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
+    origins = {f"metering.{table}.{name}": "file" for table, weights in metering.items() for name in weights}
+    for section, values in layers.items():
+        origins |= {f"{section}.{name}": given.origin for name, given in values.items()}
+    return origins

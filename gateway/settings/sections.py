@@ -1,0 +1,150 @@
+"""The scalar sections: every setting of them can also come from the environment.
+
+Lower bounds of times are small so that tests can run the real thing fast; the defaults are the documented promises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.settings import checks
+from gateway.settings.fields import setting
+
+KIB = 1024
+MIB = 1024 * KIB
+# Longest time a setting may name. An hour is beyond every proxy between a client and us; more is a typing error.
+_HOUR_S = 3600
+_TIME = (0.01, _HOUR_S)
+_BYTES = (KIB, 1024 * MIB)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The listening side."""
+
+    host: str = setting(
+        "Address to listen on; 0.0.0.0 by default where Heroku's PORT is set.", "127.0.0.1", check=checks.host
+    )
+    port: int = setting("Port to listen on; 0 lets the system choose one.", 8080, bounds=(0, 65535))
+    region: str = setting("Region of this gateway, shown as x-anoman-region.", "id", check=checks.region)
+    workers: int = setting("Processes that serve; more than one run under gunicorn.", 1, bounds=(1, 256))
+    max_connections: int = setting(
+        "Most client connections that one process keeps open; further ones are refused.",
+        10_000,
+        bounds=(1, 1_000_000),
+    )
+    max_body_bytes: int = setting("Longest request body without images.", 4 * MIB, bounds=_BYTES)
+    max_image_body_bytes: int = setting("Longest request body with images.", 24 * MIB, bounds=_BYTES)
+    first_byte_s: float = setting("Longest silence of a new connection.", 5.0, bounds=_TIME)
+    header_s: float = setting("Longest time for a request line and its headers to arrive.", 10.0, bounds=_TIME)
+    body_s: float = setting("Longest time for a request body to arrive.", 30.0, bounds=_TIME)
+    keepalive_s: float = setting("Longest idle time of a connection between requests.", 75.0, bounds=_TIME)
+    accept_s: float = setting(
+        "How long new requests are still taken after SIGTERM, until the router in front has noticed.",
+        3.0,
+        bounds=(0, _HOUR_S),
+    )
+    drain_s: float = setting(
+        "How long after SIGTERM streams may go on before they end with the shutdown frame.", 22.0, bounds=(0, _HOUR_S)
+    )
+    exit_s: float = setting(
+        "Longest time from SIGTERM to exit; Heroku kills what is left after 30 s.", 27.0, bounds=_TIME
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """Where things are kept. Accepted and checked, but nothing is stored yet."""
+
+    database_url: str = setting(
+        "Database; accepted and kept, but nothing uses it in this version.",
+        "sqlite:///gateway.db",
+        check=checks.database_url,
+        render=checks.without_password,
+        secret=True,
+    )
+    redis_url: str = setting(
+        "Redis for counters that processes share; accepted and kept, but nothing uses it in this version.",
+        "",
+        check=checks.redis_url,
+        render=checks.without_password,
+        secret=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """The life of one answer."""
+
+    first_token_s: float = setting("Longest wait for the first token of a stream.", 60.0, bounds=_TIME)
+    idle_s: float = setting("Longest pause between two tokens; comments and pings do not count.", 90.0, bounds=_TIME)
+    # Heroku's router and many proxies cut a connection after 55 to 60 s of silence; below 25 s two may be lost.
+    heartbeat_s: float = setting("Silence after which a ping is sent to the client.", 15.0, bounds=(0.01, 24))
+    commit_after_s: float = setting(
+        "When the 200 is sent although no token has come; Heroku's router wants a byte within 30 s.", 20.0, bounds=_TIME
+    )
+    write_stall_s: float = setting("How long a client may not read before it is dropped.", 30.0, bounds=_TIME)
+    non_stream_s: float = setting(
+        "Longest time for an answer without streaming, all attempts together.", 100.0, bounds=_TIME
+    )
+    usage_grace_s: float = setting(
+        "How long the end is held back for a usage chunk that follows the finish chunk.", 2.0, bounds=(0, 60)
+    )
+    max_event_bytes: int = setting("Longest single event of a provider's stream.", MIB, bounds=(KIB, 64 * MIB))
+    sniff_bytes: int = setting(
+        "How much may be held back before the first good frame.", 64 * KIB, bounds=(KIB, 16 * MIB)
+    )
+    metadata_frame: Literal["chunk", "bare"] = setting(
+        "Form of the _anoman frame: one that every SDK can read, or the bare object.", "chunk"
+    )
+    bill_interrupted: bool = setting(
+        "Whether tokens that came before a provider broke off are billed; a break before the first is never billed.",
+        default=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """Connections to providers, and what is done when they fail."""
+
+    connect_s: float = setting("Longest time to connect, TLS included.", 3.0, bounds=_TIME)
+    dns_s: float = setting("Longest time for a name to resolve.", 2.0, bounds=_TIME)
+    max_connections: int = setting(
+        "Connections that one process opens to one provider; 0 sets no limit.", 0, bounds=(0, 1_000_000)
+    )
+    pool_idle_s: float = setting(
+        "How long an idle connection is kept; keep it under the shortest of the providers.", 15.0, bounds=_TIME
+    )
+    retry_wait_max_s: float = setting(
+        "Longest Retry-After of a provider that is waited for; a longer one is handed to the client.",
+        5.0,
+        bounds=(0, 60),
+    )
+    retry_base_s: float = setting("First wait before another attempt; it doubles, with jitter.", 0.1, bounds=(0, 60))
+    breaker_failures: int = setting(
+        "Failures within the window that take a route out of service.", 10, bounds=(1, 100_000)
+    )
+    breaker_window_s: float = setting("The window in which failures are counted.", 10.0, bounds=_TIME)
+    breaker_open_s: float = setting("How long a route rests at first; it doubles while probes fail.", 5.0, bounds=_TIME)
+    breaker_open_max_s: float = setting("Longest rest of a route.", 30.0, bounds=_TIME)
+    retry_budget_percent: int = setting(
+        "Further attempts allowed, as a share of all requests of late.", 10, bounds=(0, 100)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    """The log on standard output."""
+
+    format: Literal["json", "console"] = setting("One JSON object per line, or lines for people.", "json")
+    level: Literal["debug", "info", "warning", "error"] = setting("The least serious level that is written.", "info")
+
+
+SCALAR_SECTIONS = {
+    "server": ServerSettings,
+    "storage": StorageSettings,
+    "stream": StreamSettings,
+    "upstream": UpstreamSettings,
+    "logging": LoggingSettings,
+}

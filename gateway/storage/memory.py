@@ -1,0 +1,145 @@
+"""The stores of a single process: keys from the configuration, counters and receipts in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+
+from gateway.core.catalog import Key
+from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
+from gateway.core.exchange import Limits
+from gateway.core.ports import Admitted, Refused
+from gateway.core.receipt import Receipt
+from gateway.policy.window import Verdict, Window, take
+
+_INFLIGHT_RETRY_S = float(INFLIGHT_CAP.retry_after_s or 1)  # nobody knows when a running request will end
+
+
+def _digest(secret: str) -> bytes:
+    # Header bytes that are no UTF-8 arrive as surrogates; they must look unknown, not raise.
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+class MemoryKeys:
+    """
+    Keys by the SHA-256 digest of their secret.
+
+    Only digests are kept. A look-up takes the same path for a known, unknown, malformed or empty secret, and its time
+    tells nothing of how much of a secret was right. Secrets are random, so a slow hash would only slow us down.
+
+    Args:
+        table: Keys by plain secret.
+
+    Raises:
+        ValueError: A secret of *table* is empty.
+    """
+
+    def __init__(self, table: Mapping[str, Key]) -> None:
+        self._keys: dict[bytes, Key] = {}
+        self.replace(table)
+
+    async def find(self, secret: str) -> Key | None:
+        return self._keys.get(_digest(secret))
+
+    def replace(self, table: Mapping[str, Key]) -> None:
+        """Take *table* instead, in one step; the old one stays when *table* is refused."""
+        if "" in table:
+            raise ValueError("a key's secret is empty")
+        self._keys = {_digest(secret): key for secret, key in table.items()}
+
+
+class MemoryCounters:
+    """
+    Requests per minute and at once, per key id.
+
+    `admit` does not await, so two requests can never both take the last place. Windows are dropped when they have
+    ended, so memory is bounded by the keys seen in the last minute.
+
+    Args:
+        clock_s: Monotonic seconds.
+        share: Worker processes that serve the same keys. Each enforces its part of a limit, rounded up, so that
+            together they admit the limit and at most `share - 1` more. What is left is this process's part.
+    """
+
+    def __init__(self, clock_s: Callable[[], float], share: int = 1) -> None:
+        if share < 1:
+            raise ValueError("share must be at least 1")
+        self._clock_s = clock_s
+        self._share = share
+        self._windows: OrderedDict[str, Window] = OrderedDict()  # in the order of opening
+        self._running: dict[str, set[str]] = {}
+        self._total = 0
+
+    async def admit(self, key: Key, request_id: str) -> Admitted | Refused:
+        """
+        Take a place of *key* for *request_id*. A refusal spends nothing.
+
+        Raises:
+            ValueError: *request_id* holds a place already: it would be counted once and released once for two requests.
+        """
+        now_s = self._clock_s()
+        running = self._running.get(key.id, set())
+        if request_id in running:
+            raise ValueError("the request holds a place already")
+        window, verdict = self._take(key, now_s)
+        if not verdict.allowed:
+            return Refused(RATE_LIMIT_EXCEEDED, verdict.retry_after_s, Limits(key.tier.rpm, 0))
+        remaining = None if key.tier.rpm is None else verdict.remaining
+        cap = key.tier.inflight
+        if cap is not None and len(running) >= self._part(cap):
+            unspent = None if remaining is None else remaining + 1
+            return Refused(INFLIGHT_CAP, _INFLIGHT_RETRY_S, Limits(key.tier.rpm, unspent))
+        if window is not None:
+            self._windows[key.id] = window  # ended ones are gone, so a new window always comes last
+        running.add(request_id)
+        self._running[key.id] = running
+        self._total += 1
+        return Admitted(Limits(key.tier.rpm, remaining))
+
+    def release(self, key: Key, request_id: str) -> None:
+        """Give the place of *request_id* back; one that is not held changes nothing."""
+        running = self._running.get(key.id)
+        if running is None or request_id not in running:
+            return
+        running.remove(request_id)
+        self._total -= 1
+        if not running:
+            del self._running[key.id]
+
+    def inflight_total(self) -> int:
+        """Requests running now, over all keys."""
+        return self._total
+
+    def __len__(self) -> int:
+        """Entries held: what the memory bound is about."""
+        return len(self._windows) + len(self._running)
+
+    def _part(self, limit: int) -> int:
+        return -(-limit // self._share)
+
+    def _take(self, key: Key, now_s: float) -> tuple[Window | None, Verdict]:
+        self._drop_ended(now_s)
+        if key.tier.rpm is None:
+            return None, Verdict(allowed=True, remaining=0)
+        return take(self._windows.get(key.id), now_s, self._part(key.tier.rpm))
+
+    def _drop_ended(self, now_s: float) -> None:
+        windows = self._windows
+        while windows and now_s >= next(iter(windows.values())).ends_s:
+            windows.popitem(last=False)
+
+
+class MemoryLedger:
+    """The last *capacity* receipts (1,000 of about 1 KB each by default: a megabyte)."""
+
+    def __init__(self, capacity: int = 1000) -> None:
+        self._receipts: deque[Receipt] = deque(maxlen=capacity)
+
+    def record(self, receipt: Receipt) -> None:
+        self._receipts.append(receipt)
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Oldest first."""
+        return tuple(self._receipts)

@@ -1,0 +1,1 @@
+"""The way to providers: the only place that knows which HTTP client library is used."""

@@ -1,0 +1,209 @@
+"""The port `Upstream` on aiohttp's client session. Nothing of aiohttp leaves this package."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
+from yarl import URL
+
+from gateway import __version__
+from gateway.core.call import UpstreamRequest
+from gateway.core.errors import Failure, UpstreamFailed
+from gateway.upstream.connection import Connector, RequestBody
+from gateway.upstream.decoding import IDENTITY, SUPPORTED, Inflater
+from gateway.upstream.dns import Lookup, Resolver, system_lookup
+from gateway.upstream.faults import LIBRARY_ERRORS, encoding_failure, failure_of
+
+DNS_CACHE_S = 10  # aiohttp's own default: providers move their traffic by DNS
+MAX_URLS = 512  # a deployment has some dozen: one per provider, or one per model where the path names it
+
+HEADERS = {"User-Agent": f"anoman-gateway/{__version__}", "Accept-Encoding": "identity"}
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamLimits:
+    """What a provider may cost us before and beside the body.
+
+    Attributes:
+        connect_s: Waiting for a free connection, DNS, TCP and the TLS handshake together.
+        dns_s: The look-up alone.
+        max_connections: At once, over all providers; 0 means no limit.
+        pool_idle_s: An idle connection is dropped after this; providers keep theirs 60 s and longer.
+        read_buffer_bytes: Reading is paused at twice this much unread body.
+        linger_s: How long a released answer may take to end its body.
+        max_header_bytes: Of the status line, and of each header.
+        max_headers: In one head.
+    """
+
+    connect_s: float = 3.0
+    dns_s: float = 2.0
+    max_connections: int = 0
+    pool_idle_s: float = 15.0
+    read_buffer_bytes: int = 32768
+    linger_s: float = 0.05
+    max_header_bytes: int = 8190
+    max_headers: int = 128
+
+
+class AiohttpUpstream:
+    """The way to providers, with one pool of connections. To be made inside the running loop.
+
+    There is no deadline on answers here: the pipeline owns those.
+
+    Args:
+        tls: Replaces the system's trust store, as for a private certificate authority.
+        lookup: Replaces the system's name look-up.
+    """
+
+    def __init__(
+        self, limits: UpstreamLimits, *, tls: ssl.SSLContext | None = None, lookup: Lookup = system_lookup
+    ) -> None:
+        self._linger_s = limits.linger_s
+        self._lingering: set[AiohttpAnswer] = set()
+        self._resolver = Resolver(lookup, deadline_s=limits.dns_s)
+        self._session = ClientSession(
+            connector=Connector(
+                limit=limits.max_connections,
+                keepalive_timeout=limits.pool_idle_s,
+                ttl_dns_cache=DNS_CACHE_S,
+                resolver=self._resolver,
+                ssl=tls or True,
+            ),
+            headers=HEADERS,
+            timeout=ClientTimeout(total=None, connect=limits.connect_s),
+            cookie_jar=_NoCookies(),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=limits.read_buffer_bytes,
+            max_line_size=limits.max_header_bytes,
+            max_field_size=limits.max_header_bytes,
+            max_headers=limits.max_headers,
+        )
+
+    async def open(self, request: UpstreamRequest) -> AiohttpAnswer:
+        """
+        Send *request* and wait for the head of the answer, any status but 1xx. Redirects are not followed.
+
+        Raises:
+            UpstreamFailed: No head came, or one that announces an encoding we do not know.
+        """
+        try:
+            response = await self._session.post(
+                _url(request.url), data=RequestBody(request.body), headers=request.headers, allow_redirects=False
+            )
+        except LIBRARY_ERRORS as exc:
+            raise UpstreamFailed(failure_of(exc)) from exc
+        encoding = response.headers.get("Content-Encoding")
+        if encoding is None and response.status >= 200:
+            return AiohttpAnswer(response, self._linger_s, self._lingering)
+        return self._odd(response, (encoding or "").strip().lower())
+
+    async def close(self) -> None:
+        """Drop every connection, also those of open answers."""
+        for answer in tuple(self._lingering):
+            answer.close()
+        await self._session.close()
+        await self._resolver.close()
+
+    def _odd(self, response: ClientResponse, encoding: str) -> AiohttpAnswer:
+        if response.status >= 200:
+            if encoding in IDENTITY:
+                return AiohttpAnswer(response, self._linger_s, self._lingering)
+            if encoding in SUPPORTED:
+                return DecodedAnswer(response, self._linger_s, self._lingering, Inflater(encoding))
+        response.close()
+        if response.status < 200:
+            raise UpstreamFailed(Failure("upstream_error", "protocol", detail=f"status {response.status}"))
+        raise UpstreamFailed(encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}"))
+
+
+class AiohttpAnswer:
+    """An answer whose head is here."""
+
+    def __init__(self, response: ClientResponse, linger_s: float, lingering: set[AiohttpAnswer]) -> None:
+        self.status: int = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._content = response.content
+        self._linger_s = linger_s
+        self._lingering = lingering
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    async def read(self) -> bytes:
+        """
+        The next bytes as they come, b"" at the end.
+
+        Raises:
+            UpstreamFailed: The body broke off or made no sense; what had come before was handed out first.
+        """
+        try:
+            return await self._content.readany()
+        except LIBRARY_ERRORS as exc:
+            # aiohttp forgets what it has buffered when a body breaks; those tokens were received and are billed
+            rest = b"" if self._is_closed else self._content._read_nowait(-1)
+            if rest:
+                return rest
+            raise UpstreamFailed(failure_of(exc)) from exc
+
+    def close(self) -> None:
+        """Drop the connection at once, unless the body has ended and it is back in the pool."""
+        self._is_closed = True
+        self._stop_waiting()
+        self._response.close()
+
+    def release(self) -> None:
+        """Keep the connection if the body has ended or ends shortly, else drop it. Does not wait."""
+        if self._response.closed or self._timer is not None:
+            return
+        self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.close)
+        self._lingering.add(self)
+        self._content.on_eof(self._stop_waiting)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._lingering.discard(self)
+
+
+class DecodedAnswer(AiohttpAnswer):
+    """An answer that came compressed; what it says of its length and encoding does not hold for the bytes we give."""
+
+    def __init__(
+        self, response: ClientResponse, linger_s: float, lingering: set[AiohttpAnswer], inflater: Inflater
+    ) -> None:
+        super().__init__(response, linger_s, lingering)
+        headers = response.headers.copy()
+        headers.popall("Content-Encoding")
+        headers.popall("Content-Length", None)
+        self.headers = headers
+        self._inflater = inflater
+
+    async def read(self) -> bytes:
+        inflater = self._inflater
+        while True:
+            if out := inflater.take():
+                return out
+            data = await super().read()
+            if not data:
+                inflater.finish()
+                return b""
+            inflater.feed(data)
+
+
+class _NoCookies(DummyCookieJar):
+    """One tenant's answer must not colour another's request; aiohttp's own dummy still parses every cookie."""
+
+    def update_cookies_from_headers(self, headers: object, response_url: URL) -> None:
+        pass
+
+
+@lru_cache(maxsize=MAX_URLS)
+def _url(url: str) -> URL:
+    """Parsed once, and sent as written: aiohttp caches what it derives from a URL on the object."""
+    return URL(url, encoded=True)

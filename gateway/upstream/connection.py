@@ -1,0 +1,147 @@
+"""aiohttp's connection, made to let go at once and never to be used again after a doubt.
+
+The stock client waits for its write buffer before it closes a socket, takes a reset for the proper end of a body that
+has no length, and hands out pooled connections on which bytes came that nobody asked for. The classes here change
+just that; they lean on a few private names of aiohttp 3.14, and the tests hold each of them down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import struct
+import sys
+from typing import Any
+
+from aiohttp import ClientPayloadError, TCPConnector
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.payload import Payload
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+SLICE_BYTES = 65536  # asyncio's default high-water mark for writing: more in one write only fills its buffer
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST and forgets what was not sent
+
+
+class Wire(ResponseHandler):
+    """One connection to a provider."""
+
+    def close(self) -> None:
+        """Close the socket in this turn of the loop, whatever is still to be written.
+
+        A FIN queues behind the bytes before it, so a peer that does not read would never see one: as long as anything
+        is unsent or unacknowledged it gets a reset instead. Otherwise a FIN, which TCP repeats until it has arrived.
+        """
+        transport = self.transport
+        if transport is not None and _is_unsent(transport):
+            _set_reset_on_close(transport)
+        self.abort()
+
+    def is_connected(self) -> bool:
+        """Whether the connection may serve a request: open, and no byte came since the last answer ended."""
+        return super().is_connected() and not (self._buffer or self._tail or self._exception is not None)
+
+    def rest(self) -> None:
+        """Between two exchanges: without a parser, whatever arrives stays visible to `is_connected`."""
+        self._parser = None
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Fail the answer's body too: a parse error inside it would otherwise leave the reader waiting for ever."""
+        payload = self._payload
+        super().set_exception(exc, *cause)
+        if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
+            payload.set_exception(_broken_body(cause[0] if cause else exc))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell a reset from an end: stock aiohttp ends a body without length normally on either."""
+        payload = self._payload
+        if payload is None or payload.is_eof():
+            super().connection_lost(exc)
+            return
+        broken = payload.exception()
+        if broken is None and exc is not None:
+            broken = _broken_body(exc)
+            payload.set_exception(broken)  # before the parser feeds its end of file: a waiting reader gets this
+        super().connection_lost(exc)
+        if broken is not None:
+            payload.set_exception(broken)  # a later reader gets it too, not the parser's complaint about the length
+
+
+class Connector(TCPConnector):
+    """The pool of `Wire`s. Takes the options of `TCPConnector`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = functools.partial(_wire, self._loop)
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        super()._release(key, protocol, should_close=should_close)
+        if isinstance(protocol, Wire):
+            protocol.rest()
+
+
+class RequestBody(Payload):
+    """A body already in memory, written slice by slice so that a slow peer holds back the writer, not the memory.
+
+    aiohttp's own payload for bytes hands the whole body to the transport at once and warns above 1 MiB.
+    """
+
+    _autoclose = True
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value, content_type="application/json")
+        self._size = len(value)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        text: str = self._value.decode(encoding, errors)
+        return text
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        body: bytes = self._value if content_length is None else self._value[:content_length]
+        if len(body) <= SLICE_BYTES:
+            await writer.write(body)
+            return
+        view = memoryview(body)
+        for start in range(0, len(body), SLICE_BYTES):
+            await writer.write(view[start : start + SLICE_BYTES])
+
+
+def _wire(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return Wire(loop)
+
+
+def _broken_body(cause: BaseException) -> ClientPayloadError:
+    error = ClientPayloadError(f"the body broke off: {cause!r}")
+    error.__cause__ = cause
+    return error
+
+
+def _is_unsent(transport: asyncio.Transport) -> bool:
+    if transport.get_write_buffer_size():
+        return True
+    if sys.platform == "win32":
+        return True  # the kernel's queue cannot be asked there
+    sock: socket.socket = transport.get_extra_info("socket")
+    try:
+        queued: bytes = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+    except (OSError, ValueError):  # the socket is closed already
+        return False
+    return queued != b"\0\0\0\0"
+
+
+def _set_reset_on_close(transport: asyncio.Transport) -> None:
+    sock: socket.socket = transport.get_extra_info("socket")
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    except OSError:  # the socket is closed already
+        pass

@@ -1,0 +1,1 @@
+"""Bytes and frames: everything that is read from or written to a wire before a dialect gives it meaning."""

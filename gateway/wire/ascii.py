@@ -1,0 +1,63 @@
+"""JSON text in ASCII, so that no client can cut, re-split or mis-decode it."""
+
+from __future__ import annotations
+
+import re
+from json.encoder import encode_basestring_ascii
+
+import msgspec
+
+_WIDE = re.compile(r"[^\x00-\x7f]+")
+# A string up to its closing quote, or to the end when it has none: possessive and never failing, so linear.
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_FLAW = re.compile(
+    r"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    r"|(?P<control>[\x00-\x1f])"
+    r"|\\.",
+    re.DOTALL,
+)
+
+
+def ascii_json(payload: bytes) -> bytes:
+    r"""The same JSON with every character outside ASCII as `\uXXXX`, astral ones as surrogate pairs.
+
+    Bytes that are not UTF-8 become `\ufffd`. The very same object when there is nothing to do.
+    """
+    if payload.isascii():
+        return payload
+    return _escape(payload.decode("utf-8", "replace"))
+
+
+def mend_json(payload: bytes) -> bytes | None:
+    r"""Upstream JSON that a strict decoder refuses but that can be understood, as ASCII JSON it accepts.
+
+    Mended are a BOM, bytes that are not UTF-8, raw control characters in strings (escaped) and lone surrogate escapes
+    (`\ufffd`; halves of a pair in two payloads cannot be joined). Everything else, numbers and spaces included, stays
+    as it was spelled.
+
+    Returns:
+        None when it is no JSON even so: NaN and Infinity, numbers out of range, nesting too deep to decode, text.
+    """
+    text = _STRING.sub(_mend_string, payload.decode("utf-8-sig", "replace"))
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return _escape(text)
+
+
+def _escape(text: str) -> bytes:
+    return _WIDE.sub(lambda run: encode_basestring_ascii(run[0])[1:-1], text).encode("ascii")
+
+
+def _mend_string(string: re.Match[str]) -> str:
+    return _FLAW.sub(_mend_flaw, string[0])
+
+
+def _mend_flaw(flaw: re.Match[str]) -> str:
+    if flaw.lastgroup == "lone":
+        return r"\ufffd"
+    if flaw.lastgroup == "control":
+        return f"\\u{ord(flaw[0]):04x}"
+    return flaw[0]

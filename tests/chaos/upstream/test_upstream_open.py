@@ -1,0 +1,224 @@
+"""What goes over the wire to a provider, and which connection it goes over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from dataclasses import replace
+
+import pytest
+
+from gateway import __version__
+from gateway.core.errors import UpstreamFailed
+from gateway.upstream.client import AiohttpUpstream
+from tests.chaos.upstream.raw_peer import (
+    CHUNKED,
+    LIMITS,
+    Conn,
+    RawPeer,
+    answer,
+    chunk,
+    read_request,
+    request,
+    serving,
+)
+
+
+async def exchanged(upstream: AiohttpUpstream, peer: RawPeer, conn: Conn | None, reply: bytes) -> tuple[Conn, bytes]:
+    """One whole exchange, over *conn* or over the next new connection."""
+    task = asyncio.create_task(upstream.open(request(peer.url)))
+    conn = conn or await peer.accept()
+    head, _ = await conn.request()
+    await conn.send(reply)
+    got = await task
+    while await got.read():
+        pass
+    got.release()
+    return conn, head
+
+
+async def test_request_as_sent(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """A POST with the given headers, our name, no offer to decompress, and the path exactly as written."""
+    task = asyncio.create_task(upstream.open(request(peer.url + "?alt=sse&x=%2F", b'{"a":1}')))
+    conn = await peer.accept()
+    head, body = await conn.request()
+    await conn.send(answer(b"hello", b"X-Kind: test"))
+    got = await task
+
+    lines = head.decode().lower().split("\r\n")
+    assert lines[0] == "post /v1/chat/completions?alt=sse&x=%2f http/1.1"
+    assert sorted(lines[1:]) == [
+        "accept-encoding: identity",
+        "accept: */*",
+        "content-length: 7",
+        "content-type: application/json",
+        f"host: 127.0.0.1:{peer.port}",
+        f"user-agent: anoman-gateway/{__version__}",
+    ]
+    assert body == b'{"a":1}'
+    assert (got.status, got.headers["x-kind"], await got.read(), await got.read()) == (200, "test", b"hello", b"")
+
+
+async def test_large_body(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """A body of several MiB arrives whole, without a warning that it is large."""
+    body = bytes(range(256)) * (3 << 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        task = asyncio.create_task(upstream.open(request(peer.url, body)))
+        conn = await peer.accept()
+        _, seen = await conn.request()
+
+    await conn.send(answer(b""))
+    assert seen == body
+    assert await (await task).read() == b""
+
+
+@pytest.mark.parametrize("status", [b"301 Moved", b"303 See", b"307 Temporary", b"308 Permanent"])
+async def test_redirect_is_not_followed(upstream: AiohttpUpstream, peer: RawPeer, status: bytes) -> None:
+    """H13, A12: a redirect is an answer like any other; the credential goes nowhere else."""
+    async with RawPeer() as elsewhere:
+        task = asyncio.create_task(upstream.open(request(peer.url)))
+        conn = await peer.accept()
+        await conn.request()
+        await conn.send(answer(b"", b"Location: " + elsewhere.url.encode(), status=status))
+
+        got = await task
+
+        assert got.status == int(status[:3])
+        assert not elsewhere.has_caller()
+
+
+async def test_cookies_are_forgotten(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """H14: a cookie set on one request is not sent with the next."""
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a", b"Set-Cookie: tenant=1; Path=/"))
+
+    _, head = await exchanged(upstream, peer, conn, answer(b"b"))
+
+    assert b"cookie" not in head.lower()
+
+
+async def test_environment_is_not_trusted(peer: RawPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H14: a proxy named in the environment is not used."""
+    async with RawPeer() as trap:
+        monkeypatch.setenv("http_proxy", trap.url)
+        monkeypatch.setenv("no_proxy", "")
+        upstream = AiohttpUpstream(LIMITS)
+
+        await exchanged(upstream, peer, None, answer(b"a"))
+
+        await upstream.close()
+        assert not trap.has_caller()
+
+
+async def test_idle_connection_is_dropped(peer: RawPeer) -> None:
+    """H16: a pooled connection is given up before the provider would close it."""
+    upstream = AiohttpUpstream(replace(LIMITS, pool_idle_s=0.2))
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
+    start_s = time.monotonic()
+
+    how, at_s = await conn.left()
+
+    await upstream.close()
+    assert how == "fin"
+    assert 0.1 < at_s - start_s < 1.0
+
+
+async def test_connection_closed_while_idle(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """A connection that the provider closed while it was idle is not tried again."""
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
+    conn.fin()
+    assert (await conn.left())[0] == "fin"
+
+    other, _ = await exchanged(upstream, peer, None, answer(b"b"))
+
+    assert other is not conn
+
+
+@pytest.mark.parametrize("end", [Conn.fin, Conn.rst], ids=["fin", "rst"])
+async def test_connection_closed_on_reuse(upstream: AiohttpUpstream, peer: RawPeer, end: object) -> None:
+    """MID-16: a provider that closes just when its connection is reused is a failure that may be retried."""
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
+    task = asyncio.create_task(upstream.open(request(peer.url)))
+    await conn.request()
+
+    end(conn)  # type: ignore[operator]
+
+    with pytest.raises(UpstreamFailed) as caught:
+        await task
+    assert (caught.value.failure.reason, caught.value.failure.retryable) == ("reset", True)
+
+
+async def test_many_at_once(upstream: AiohttpUpstream) -> None:
+    """LIM-14, H15: 250 parallel streams all get their first bytes within 500 ms."""
+    done = asyncio.Event()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(CHUNKED + chunk(b"first"))
+        await done.wait()
+
+    async def first(port: int) -> bytes:
+        got = await upstream.open(request(f"http://127.0.0.1:{port}/"))
+        try:
+            return await got.read()
+        finally:
+            await done.wait()
+            got.close()
+
+    async with serving(handler) as port:
+        tasks = [asyncio.create_task(first(port)) for _ in range(250)]
+        async with asyncio.timeout(5):
+            while len(upstream._session.connector._acquired) < 250:  # type: ignore[union-attr]
+                await asyncio.sleep(0.005)
+        done.set()
+        assert await asyncio.gather(*tasks) == [b"first"] * 250
+
+
+async def test_connection_limit(peer: RawPeer) -> None:
+    """H15: the number of connections is a setting, and waiting for one is under the connect deadline."""
+    upstream = AiohttpUpstream(replace(LIMITS, max_connections=1, connect_s=0.2))
+    task = asyncio.create_task(upstream.open(request(peer.url)))
+    await (await peer.accept()).request()
+
+    with pytest.raises(UpstreamFailed) as caught:
+        await upstream.open(request(peer.url))
+
+    task.cancel()
+    await upstream.close()
+    assert caught.value.failure.reason == "connect_timeout"
+
+
+async def test_silence_is_nobodys_deadline_here(peer: RawPeer) -> None:
+    """MID-12: a head and a body that take far longer than the connect deadline are waited for."""
+    upstream = AiohttpUpstream(replace(LIMITS, connect_s=0.05))
+    task = asyncio.create_task(upstream.open(request(peer.url)))
+    conn = await peer.accept()
+    await conn.request()
+
+    await asyncio.sleep(0.3)
+    await conn.send(CHUNKED)
+    got = await task
+    await asyncio.sleep(0.3)
+    await conn.send(chunk(b"late") + b"0\r\n\r\n")
+
+    assert [await got.read(), await got.read()] == [b"late", b""]
+    await upstream.close()
+
+
+async def test_unread_body_holds_the_provider_back(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """A body that nobody reads stops the provider instead of filling our memory."""
+    task = asyncio.create_task(upstream.open(request(peer.url)))
+    conn = await peer.accept()
+    await conn.request()
+    await conn.send(CHUNKED)
+    got = await task
+
+    sending = asyncio.create_task(conn.send(chunk(b"x" * (32 << 20))))
+    await asyncio.sleep(0.3)
+
+    assert not sending.done()
+    assert got._content._size <= 4 * LIMITS.read_buffer_bytes + 262144  # asyncio reads up to 256 KiB at once
+    sending.cancel()
+    got.close()

@@ -1,0 +1,244 @@
+"""The in-process stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from gateway.core.call import Call, CallOptions
+from gateway.core.catalog import Key, Tier
+from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
+from gateway.core.exchange import Exchange, Limits
+from gateway.core.ports import Admitted, Refused
+from gateway.core.receipt import Receipt, draw_up
+from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
+from gateway.storage.open import open_stores
+
+
+def key(name: str = "k1", *, rpm: int | None = None, inflight: int | None = None) -> Key:
+    return Key(name, "acme", Tier("test", rpm=rpm, inflight=inflight))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+async def test_key_is_found_by_its_secret() -> None:
+    """The owner of a secret is found; whatever is no secret of ours is simply unknown."""
+    keys = MemoryKeys({"anm-sk-one": key("k1"), "anm-sk-two": key("k2")})
+
+    found = [await keys.find(secret) for secret in ("anm-sk-two", "anm-sk-on", "", "\udcff\ud800", "x" * 8000)]
+
+    assert found == [key("k2"), None, None, None, None]
+
+
+async def test_secrets_are_not_kept() -> None:
+    """Nothing reachable from the store holds a plain secret."""
+    keys = MemoryKeys({"anm-sk-canary": key()})
+
+    assert "anm-sk-canary" not in repr(vars(keys))
+
+
+async def test_reload_replaces_every_key() -> None:
+    """After a reload the old secrets are unknown and the new ones found."""
+    keys = MemoryKeys({"old": key("k1")})
+    keys.replace({"new": key("k2")})
+
+    assert [await keys.find("old"), await keys.find("new")] == [None, key("k2")]
+
+
+async def test_empty_secret_is_refused_at_load() -> None:
+    """A configuration slip must not let in whoever sends no key; the table in force stays."""
+    keys = MemoryKeys({"old": key("k1")})
+
+    with pytest.raises(ValueError, match="empty"):
+        keys.replace({"": key("k2")})
+    assert await keys.find("old") == key("k1")
+
+
+async def test_rpm_is_counted_down_and_refused(clock: Clock) -> None:
+    """The answer tells what is left, and a refusal when the minute ends."""
+    counters, mine = MemoryCounters(clock), key(rpm=2)
+    first = await counters.admit(mine, "r1")
+    clock.now_s += 15
+    second, third = await counters.admit(mine, "r2"), await counters.admit(mine, "r3")
+    clock.now_s += 45
+    fourth = await counters.admit(mine, "r4")
+
+    assert [first, second, third, fourth] == [
+        Admitted(Limits(2, 1)),
+        Admitted(Limits(2, 0)),
+        Refused(RATE_LIMIT_EXCEEDED, 45.0, Limits(2, 0)),
+        Admitted(Limits(2, 1)),
+    ]
+
+
+async def test_inflight_refusal_spends_nothing(clock: Clock) -> None:
+    """A request refused for too many at once leaves the minute as it was."""
+    counters, mine = MemoryCounters(clock), key(rpm=5, inflight=1)
+    await counters.admit(mine, "r1")
+    refused = await counters.admit(mine, "r2")
+    counters.release(mine, "r1")
+    admitted = await counters.admit(mine, "r2")
+
+    assert [refused, admitted] == [Refused(INFLIGHT_CAP, 1.0, Limits(5, 4)), Admitted(Limits(5, 3))]
+
+
+async def test_no_limits(clock: Clock) -> None:
+    """A tier without limits admits all and says so by leaving the numbers out."""
+    counters = MemoryCounters(clock)
+
+    verdicts = {await counters.admit(key(), f"r{number}") for number in range(500)}
+
+    assert (verdicts, counters.inflight_total()) == ({Admitted(Limits(None, None))}, 500)
+
+
+async def test_release_is_idempotent(clock: Clock) -> None:
+    """A second release, or one of a request that never was, frees nobody else's place."""
+    counters, mine = MemoryCounters(clock), key(inflight=2)
+    await counters.admit(mine, "r1")
+    await counters.admit(mine, "r2")
+    for request_id in ("r1", "r1", "never", "r1"):
+        counters.release(mine, request_id)
+    counters.release(key("stranger"), "r2")
+
+    assert counters.inflight_total() == 1
+
+
+async def test_request_id_in_use_is_an_error(clock: Clock) -> None:
+    """Two running requests must not share one place."""
+    counters = MemoryCounters(clock)
+    await counters.admit(key(), "r1")
+
+    with pytest.raises(ValueError, match="already"):
+        await counters.admit(key(), "r1")
+
+
+async def test_each_of_several_workers_enforces_its_part(clock: Clock) -> None:
+    """With four workers each admits a quarter of the limit, rounded up."""
+    counters, mine = MemoryCounters(clock, share=4), key(rpm=10)
+
+    admitted = [isinstance(await counters.admit(mine, f"r{number}"), Admitted) for number in range(5)]
+
+    assert admitted == [True, True, True, False, False]
+
+
+async def test_memory_is_bounded_by_the_last_minute(clock: Clock) -> None:
+    """Keys that were seen once leave nothing behind."""
+    counters = MemoryCounters(clock)
+    for number in range(2000):
+        clock.now_s += 1
+        mine = key(f"k{number}", rpm=1)
+        await counters.admit(mine, "r")
+        counters.release(mine, "r")
+
+    assert len(counters) == 60
+
+
+def test_share_below_one_is_refused(clock: Clock) -> None:
+    """A share of zero would divide by zero at the first request instead of at start."""
+    with pytest.raises(ValueError, match="share"):
+        MemoryCounters(clock, share=0)
+
+
+class Interleavings(RuleBasedStateMachine):
+    """Random admissions and releases of three keys against a plain count."""
+
+    held: Bundle[tuple[Key, str]] = Bundle("held")
+    KEYS = (key("a", rpm=4, inflight=2), key("b", rpm=3), key("c", inflight=1))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.counters = MemoryCounters(self.clock)
+        self.number = 0
+        self.running: dict[str, set[str]] = defaultdict(set)
+        self.admitted_s: dict[str, list[float]] = defaultdict(list)
+
+    @rule(target=held, mine=st.sampled_from(KEYS))
+    def admit(self, mine: Key) -> tuple[Key, str]:
+        self.number += 1
+        request_id = f"r{self.number}"
+        if isinstance(asyncio.run(self.counters.admit(mine, request_id)), Admitted):
+            self.running[mine.id].add(request_id)
+            self.admitted_s[mine.id].append(self.clock.now_s)
+        return mine, request_id
+
+    @rule(request=consumes(held))
+    def release(self, request: tuple[Key, str]) -> None:
+        self.counters.release(*request)
+        self.running[request[0].id].discard(request[1])
+
+    @rule(request=held)
+    def release_and_keep(self, request: tuple[Key, str]) -> None:
+        self.release(request)
+
+    @rule(seconds=st.integers(1, 61))
+    def wait(self, seconds: int) -> None:
+        self.clock.now_s += seconds
+
+    @invariant()
+    def limits_hold(self) -> None:
+        for mine in self.KEYS:
+            assert mine.tier.inflight is None or len(self.running[mine.id]) <= mine.tier.inflight
+            stamps, start_s, used = self.admitted_s[mine.id], -60.0, 0
+            for at_s in stamps:
+                start_s, used = (at_s, 1) if at_s >= start_s + 60 else (start_s, used + 1)
+                assert mine.tier.rpm is None or used <= mine.tier.rpm
+
+    @invariant()
+    def total_matches(self) -> None:
+        assert self.counters.inflight_total() == sum(len(ids) for ids in self.running.values())
+
+    def teardown(self) -> None:
+        for mine in self.KEYS:
+            for request_id in list(self.running[mine.id]):
+                self.counters.release(mine, request_id)
+        assert self.counters.inflight_total() == 0
+
+
+TestInterleavings = Interleavings.TestCase
+TestInterleavings.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def receipt(request_id: str) -> Receipt:
+    call = Call("openai_chat", {}, "gpt", stream=False, options=CallOptions())
+    exchange = Exchange(request_id, "t", "/v1/chat/completions", call, key(), started_s=0.0)
+    return draw_up(exchange, "rejected", now_s=1.0, region="id", modes={})
+
+
+def test_ledger_keeps_the_last_receipts() -> None:
+    """The ledger is bounded and ordered."""
+    ledger = MemoryLedger(capacity=2)
+    for name in ("r1", "r2", "r3"):
+        ledger.record(receipt(name))
+
+    assert ledger.receipts == (receipt("r2"), receipt("r3"))
+
+
+async def test_open_stores(clock: Clock) -> None:
+    """The stores are opened together and share what they are told."""
+    stores = open_stores({"secret": key(rpm=4)}, clock_s=clock, workers=4)
+    stores.ledger.record(receipt("r1"))
+    mine = await stores.keys.find("secret")
+
+    assert mine == key(rpm=4)
+    assert [await stores.counters.admit(mine, "r1"), await stores.counters.admit(mine, "r2")] == [
+        Admitted(Limits(4, 0)), Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0)),
+    ]
+    assert replace(stores.ledger.receipts[0], tenant="x") != receipt("r1")
