@@ -72,11 +72,11 @@ class LineWriter:
             if fits:
                 self._lines.append(line)
                 self._bytes += len(line)
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
-                    self._thread.start()
             else:
                 self._dropped += 1
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+                self._thread.start()
         if not self._wake.is_set():
             self._wake.set()
         if not fits:

@@ -24,7 +24,7 @@ _MAX_DEPTH = 4
 _SECRET = re.compile(
     r"(?i)\b(?:bearer|basic)\s+\S+"
     r"|\b(?:[a-z]{2,8}-)?[sa]k-\S+"
-    r"|\b(?:[a-z-]*api[-_]?key|authorization|cookie|password|secret|token)[\"']?\s*[:=]\s*\S+"
+    r"|\b(?:[a-z-]*api[-_]?key|authorization|cookie|password|secret|token)[\"']?\s*[:=]\s*(?:(?:bearer|basic)\s+)?\S+"
     r"|[a-z0-9_+/=-]{20,}"
 )
 _MASK = "***"

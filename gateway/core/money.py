@@ -6,8 +6,8 @@ whole number and every cost is a sum of products of integers.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 
 from gateway.core.usage import Usage
 
@@ -15,6 +15,7 @@ PICO_PER_USD = 10**12
 _DECIMALS = 12
 _MIN_PLACES = 6
 _MAX_USD_PER_MILLION = 1_000_000
+_PLAIN = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
 
 
 def parse_price(text: str) -> int:
@@ -23,16 +24,19 @@ def parse_price(text: str) -> int:
     Raises:
         ValueError: Not a plain decimal, negative, over a million, or with more than six decimals.
     """
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"{text!r} is not a decimal number") from None
-    if not value.is_finite() or value < 0 or value > _MAX_USD_PER_MILLION:
+    pico = _millionths(text)
+    if pico > _MAX_USD_PER_MILLION * 10**6:
         raise ValueError(f"{text!r} is not a price between 0 and {_MAX_USD_PER_MILLION} USD per million tokens")
-    pico = value * 1_000_000
-    if pico != pico.to_integral_value():
-        raise ValueError(f"{text!r} has more than six decimals")
-    return int(pico)
+    return pico
+
+
+def _millionths(text: str) -> int:
+    """*text* in millionths, by digits alone: `Decimal` would round beyond 28 of them and takes "1e3" and "1_0"."""
+    match = _PLAIN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a plain decimal with at most six places")
+    whole, places = match.groups(default="")
+    return int(whole + places.ljust(6, "0"))
 
 
 def format_usd(pico_usd: int) -> str:
@@ -86,13 +90,7 @@ def parse_weight(text: str) -> Weight:
     Raises:
         ValueError: Not a plain decimal from 0 to 10,000 with at most six places.
     """
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"{text!r} is not a decimal number") from None
-    if not value.is_finite() or value < 0 or value > 10_000:
+    millionths = _millionths(text)
+    if millionths > 10_000 * 10**6:
         raise ValueError(f"{text!r} is not a weight between 0 and 10000")
-    scaled = value * 10**6
-    if scaled != scaled.to_integral_value():
-        raise ValueError(f"{text!r} has more than six decimals")
-    return Weight(int(scaled), 10**6)
+    return Weight(millionths, 10**6)

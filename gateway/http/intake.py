@@ -42,8 +42,8 @@ def check_request(request: web.BaseRequest) -> None:
         GatewayError: No valid single Host; a target that is not a plain path; two framings; two credentials.
     """
     try:
-        _check_host(request)
         _check_target(request.raw_path)
+        _check_host(request)
         if hdrs.TRANSFER_ENCODING in request.headers:
             _check_framing(request)
         credential(request)
@@ -59,6 +59,8 @@ def _check_host(request: web.BaseRequest) -> None:
 
 
 def _check_target(target: str) -> None:
+    if not target:
+        raise GatewayError(INVALID_REQUEST)  # an HTTP version that is not ours
     if target[:1] != "/":
         raise GatewayError(INVALID_REQUEST, "The request target must be a path.")
     if target[1:2] == "/":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +28,17 @@ PEEK_BYTES = 64  # of an unfinished head: enough for the longest method and the 
 # What the framework logs quotes requests: it has no way out but the two callbacks of the server.
 _SILENT = logging.Logger("gateway.http.silent")
 _SILENT.disabled = True
+
+
+_NO_LINGER = struct.pack("ii", 1, 0)  # on, 0 s: closing sends RST, for only a reset cannot pass for a proper end
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Drop the connection with a TCP reset, whatever is still buffered."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and not transport.is_closing():
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
 
 
 class GatewayProtocol(RequestHandler):
@@ -209,7 +222,7 @@ class GatewayProtocol(RequestHandler):
         writer = request.writer
         if writer.output_size > 0:
             if transport is not None:
-                transport.abort()
+                reset(transport)
             raise ConnectionResetError("the answer had begun")
         if isinstance(writer, StreamWriter):
             writer.chunked = False  # left behind by a head that could not be sent

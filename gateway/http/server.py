@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import HttpVersion11, RawRequestMessage
+from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import ERROR, RequestHandler
 from yarl import URL
@@ -131,6 +131,9 @@ class GatewayServer(web.Server):
     ) -> web.BaseRequest:
         if message is ERROR:
             message = _UNREADABLE
+        elif message.version is not HttpVersion11 and message.version is not HttpVersion10:
+            # The parser lets 0.9 and 2.0 through. Without a target `check_request` refuses it, and the answer is a 1.1.
+            message = message._replace(version=HttpVersion11, path="", url=_ROOT, should_close=True)
         elif message.path[:1] != "/":
             # Absolute and authority targets name a host of the client's choice: never let the framework act on it.
             message = message._replace(url=_ROOT)

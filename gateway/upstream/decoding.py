@@ -76,7 +76,7 @@ class Inflater:
         return out
 
     def _end_member(self, out: bytes) -> None:
-        assert self._inflate is not None  # noqa: S101 - for the type checker
+        assert self._inflate is not None
         self._pending = self._inflate.unused_data
         self._inflate = None
         self._may_have_more = False
@@ -93,8 +93,9 @@ class Inflater:
 
     def _check_ratio(self, size: int) -> None:
         self._written += size
-        if self._written > FREE_BYTES and self._written > self._read * MAX_RATIO:
-            _fail(f"{self._read} bytes became {self._written}")
+        used = self._read - len(self._pending)
+        if self._written > FREE_BYTES and self._written > used * MAX_RATIO:
+            _fail(f"{used} bytes became {self._written}")
 
 
 def _fail(detail: str) -> NoReturn:

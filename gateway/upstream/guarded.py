@@ -90,9 +90,10 @@ class GuardedClient:
         """
         target = self._checked(url)
         try:
-            async with asyncio.timeout(timeout_s), self._session.get(
-                target, allow_redirects=False, timeout=ClientTimeout(total=None)
-            ) as response:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.get(target, allow_redirects=False, timeout=ClientTimeout(total=None)) as response,
+            ):
                 return await _body(response, max_bytes)
         except TimeoutError as exc:
             raise FetchFailed("timeout") from exc

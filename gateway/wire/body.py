@@ -107,7 +107,7 @@ def _not_json(body: bytes, error: msgspec.DecodeError) -> BadBody:
     except UnicodeDecodeError:
         return BadBody("The request body must be JSON in UTF-8.")
     position = _POSITION.search(str(error))
-    return BadBody(f"The request body is not valid JSON (at byte {position[1] if position else len(body)}).")
+    return BadBody(f"The request body is not valid JSON (near byte {position[1] if position else len(body)}).")
 
 
 def _too_deep() -> BadBody:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import mktime_tz, parsedate_tz
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from gateway.core.catalog import DialectName
@@ -22,7 +23,7 @@ FORWARDED: Mapping[DialectName, tuple[str, ...]] = {
 _CONTROLS = bytes(range(0x20)) + b"\x7f"
 # C0, DEL, C1, the two Unicode line separators (they cut log lines) and surrogates (no UTF-8 form: Postgres refuses).
 _UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
-_SECONDS = re.compile(r"-?[0-9]+(?:\.[0-9]*)?")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?")
 _PORT = r"(?::(?P<port>[1-9][0-9]{0,4}))?"
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"  # RFC 1123 2.1, and `_` as in container host names
 _NAMED = re.compile(rf"(?P<host>{_LABEL}(?:\.{_LABEL})*)\.?{_PORT}")
@@ -63,27 +64,25 @@ def parse_retry_after(headers: Mapping[str, str], now_epoch_s: float) -> float |
         headers: Lower-case names, or a case-insensitive mapping.
         now_epoch_s: What a date is measured against.
     """
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        text = headers.get(name, "").strip()
-        if len(text) <= _MAX_RETRY_AFTER_CHARS and _SECONDS.fullmatch(text):
-            return _bounded(float(text) * unit_s)
-    # Only `retry-after`, the last one read, may be a date.
-    until_epoch_s = _date(text) if len(text) <= _MAX_RETRY_AFTER_CHARS else None
-    return None if until_epoch_s is None else _bounded(until_epoch_s - now_epoch_s)
+    millis, seconds = (headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after"))
+    wait_s: float | None = None
+    if len(millis) <= _MAX_RETRY_AFTER_CHARS and _NUMBER.fullmatch(millis):
+        wait_s = float(millis) / 1000
+    elif len(seconds) <= _MAX_RETRY_AFTER_CHARS:
+        if _NUMBER.fullmatch(seconds):
+            wait_s = float(seconds)
+        elif (until_epoch_s := _date(seconds)) is not None:
+            wait_s = until_epoch_s - now_epoch_s
+    return None if wait_s is None else min(max(0.0, wait_s), MAX_RETRY_AFTER_S)
 
 
 def _date(text: str) -> float | None:
-    parts = parsedate_tz(text)
-    if parts is None:
-        return None
     try:
-        return float(mktime_tz(parts))
+        date = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-
-
-def _bounded(wait_s: float) -> float:
-    return min(max(0.0, wait_s), MAX_RETRY_AFTER_S)
+    # `-0000` gives a date without zone, which Python would take for local time.
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def valid_host(value: str) -> bool:

@@ -154,8 +154,8 @@ async def test_load_counts_failures(answer: bytes) -> None:
     async with Load(port, Plan(Script(events=2), 1, stream=True)) as load:
         await until(load, "failed", 1)
 
-    assert load.tally.streams == 0
     server.close()
+    assert load.tally.streams == 0
 
 
 class Notes:
@@ -249,11 +249,11 @@ async def test_cancels_not_passed_on_are_left_open(provider: Provider) -> None:
 
     cancels = await cancel_for(port, provider, SILENT, 0.1, linger_s=0.1)
 
-    assert cancels.left_open > 0
-    assert not any(cancels.latencies.values())
     server.close()
     for writer in writers:
         writer.transport.abort()
+    assert cancels.left_open > 0
+    assert not any(cancels.latencies.values())
 
 
 async def test_crowd_counts_open_streams(provider: Provider) -> None:
@@ -262,8 +262,8 @@ async def test_crowd_counts_open_streams(provider: Provider) -> None:
 
     await crowd.grow_to(20)
 
-    assert (crowd.begun, crowd.lost) == (20, 0)
     await crowd.leave()
+    assert (crowd.begun, crowd.lost) == (20, 0)
 
 
 async def test_bare_proxy_relays(provider: Provider, tmp_path: Path) -> None:

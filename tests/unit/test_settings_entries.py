@@ -81,14 +81,15 @@ def test_catalog() -> None:
     document = changed(
         "models", "gpt-4o", "routes", to=[{"provider": "b", "model": "y"}, {"provider": "main", "model": "x"}]
     )
-    document["providers"]["b"] = {"preset": "openai_compatible", "base_url": "http://10.0.0.5:8000/v1/", "region": "ID"}
+    document["providers"]["b"] = {"preset": "openai_compatible", "base_url": "http://10.0.0.5:8000/v1/", "region": "SG"}
 
     catalog = build_catalog(settings(document), PRESETS)
 
     model = catalog.models["gpt-4o"]
     first, second = (route.provider for route in model.routes)
     assert [route.id for route in model.routes] == ["b/y", "main/x"]
-    assert (first.base_url, first.secret, first.type) == ("http://10.0.0.5:8000/v1", None, "self_hosted")
+    assert (first.base_url, first.region, first.type) == ("http://10.0.0.5:8000/v1", "SG", "self_hosted")
+    assert first.secret is None
     assert (second.base_url, second.region) == ("https://api.openai.com/v1", "US")
     assert second.secret == ("Authorization", "Bearer sk-canary-openai")
     assert (first.weight, second.weight, model.weight) == (parse_weight("0.5"), parse_weight("1"), parse_weight("4"))
@@ -232,7 +233,7 @@ def test_later_versions_are_not_pretended(path: tuple[str, ...], value: object, 
         (("providers", "main", "preset"), "opnai", '"opnai" is not a preset; there are: anthropic'),
         (("providers", "main", "preset"), "openai_compatible", "base_url: is missing"),
         (("providers", "a/b"), {"preset": "openai"}, 'providers."a/b": the name is not a name of'),
-        (("metering",), {"class_weight": {"mid": "-1"}}, "metering.class_weight.mid: '-1' is not a weight"),
+        (("metering",), {"class_weight": {"mid": "-1"}}, "metering.class_weight.mid: '-1' is not a "),
         (("metering",), {"class_weight": {"mid": 4}}, "4 is not a decimal as text"),
         (("metering",), {"class_weight": {"midd": "4"}}, "did you mean mid?"),
     ],

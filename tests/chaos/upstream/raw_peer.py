@@ -90,7 +90,7 @@ class RawPeer:
 
     def __init__(self, backlog: int = 300) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=backlog)
-        self._listener.setblocking(False)
+        self._listener.settimeout(0)
         self._conns: list[Conn] = []
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1/chat/completions"

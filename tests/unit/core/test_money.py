@@ -57,7 +57,28 @@ def test_price_round_trip(pico_per_token: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "free", "-1", "-0.000001", "NaN", "sNaN", "Infinity", "1000000.000001", "0.0000001", "1,5", "2.50 USD", "1e7"],
+    [
+        "",
+        "free",
+        "-1",
+        "-0.000001",
+        "NaN",
+        "sNaN",
+        "Infinity",
+        "1000000.000001",
+        "0.0000001",
+        "1,5",
+        "2.50 USD",
+        "1e3",
+        "1_000",
+        " 2",
+        "+5",
+        ".5",
+        "5.",
+        "１",
+        "1.0000000",
+        "1.00000000000000000000000000000001",
+    ],
 )
 def test_price_refused(text: str) -> None:
     """What is no price between 0 and a million with six places is refused, with the text in the message."""

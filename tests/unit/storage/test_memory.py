@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Key, Tier
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
-from gateway.core.exchange import Exchange, Limits
+from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Refused
-from gateway.core.receipt import Receipt, draw_up
 from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
 from gateway.storage.open import open_stores
+from tests.unit.receipts import receipt
 
 
 def key(name: str = "k1", *, rpm: int | None = None, inflight: int | None = None) -> Key:
@@ -216,29 +214,23 @@ TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def receipt(request_id: str) -> Receipt:
-    call = Call("openai_chat", {}, "gpt", stream=False, options=CallOptions())
-    exchange = Exchange(request_id, "t", "/v1/chat/completions", call, key(), started_s=0.0)
-    return draw_up(exchange, "rejected", now_s=1.0, region="id", modes={})
-
-
 def test_ledger_keeps_the_last_receipts() -> None:
     """The ledger is bounded and ordered."""
     ledger = MemoryLedger(capacity=2)
     for name in ("r1", "r2", "r3"):
-        ledger.record(receipt(name))
+        ledger.record(receipt(request_id=name))
 
-    assert ledger.receipts == (receipt("r2"), receipt("r3"))
+    assert ledger.receipts == (receipt(request_id="r2"), receipt(request_id="r3"))
 
 
 async def test_open_stores(clock: Clock) -> None:
     """The stores are opened together and share what they are told."""
     stores = open_stores({"secret": key(rpm=4)}, clock_s=clock, workers=4)
-    stores.ledger.record(receipt("r1"))
+    stores.ledger.record(receipt())
     mine = await stores.keys.find("secret")
 
     assert mine == key(rpm=4)
     assert [await stores.counters.admit(mine, "r1"), await stores.counters.admit(mine, "r2")] == [
         Admitted(Limits(4, 0)), Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0)),
     ]
-    assert replace(stores.ledger.receipts[0], tenant="x") != receipt("r1")
+    assert stores.ledger.receipts == (receipt(),)

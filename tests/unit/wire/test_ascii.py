@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import msgspec
@@ -21,7 +20,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=examples(500), derandomize=True, deadline=None)
+@settings(max_examples=examples(200), derandomize=True, deadline=None)
 @given(values)
 def test_ascii_json_is_the_same_value(value: Any) -> None:
     """Escaped or not, the payload means the same to a JSON reader, and not one byte is outside ASCII."""
@@ -91,11 +90,21 @@ def test_beyond_mending(payload: bytes) -> None:
 
 
 PIECES = [
-    b'"', b"\\", b"\\u", b"d83d", b"\\ud83d", b"\\ude00", b"\n", b"\x00", b"\xff", b"\xc3\xa9", b"a", b"\xef\xbb\xbf", b"1",
+    b'"', b"\\", b"\\u", b"d83d",
+    b"\\ud83d", b"\\ude00", b"\n", b"\x00", b"\xff", b"\xc3\xa9", b"a", b"\xef\xbb\xbf", b"1",
 ]  # fmt: skip
 
 
-@settings(max_examples=examples(500), derandomize=True, deadline=None)
+def scrubbed(value: Any) -> Any:
+    """*value* with U+FFFD for every lone surrogate in its strings and keys."""
+    if isinstance(value, str):
+        return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in value)
+    if isinstance(value, dict):
+        return {scrubbed(key): scrubbed(inner) for key, inner in value.items()}
+    return value
+
+
+@settings(max_examples=examples(300), derandomize=True, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map(lambda pieces: b'{"a":"' + b"".join(pieces) + b'"}'))
 def test_mended_as_a_lenient_decoder_reads_it(payload: bytes) -> None:
     """What Python's lenient decoder understands is mended to the same value, lone surrogates and bad bytes replaced."""
@@ -109,4 +118,4 @@ def test_mended_as_a_lenient_decoder_reads_it(payload: bytes) -> None:
 
     assert mended is not None
     assert mended.isascii()
-    assert msgspec.json.decode(mended) == json.loads(re.sub("\\\\ud[89a-f]..", "\\\\ufffd", json.dumps(value)))
+    assert msgspec.json.decode(mended) == scrubbed(value)

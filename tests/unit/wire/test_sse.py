@@ -17,7 +17,8 @@ MIB = 1024 * 1024
 PIECES = [
     b"\n", b"\n\n", b"\r", b"\r\n", b"\r\n\r\n", b"\r\r", b":", b": ping", b" ", b"data", b"data:", b"data: ",
     b"data:  ", b"data: {}", b"data: {}\n\n", b"event", b"event: ", b"event: x\ndata: y\n\n", b"event:x\n", b"id: 1\n",
-    b"retry: 9\n", b"datax: 1\n", b"x", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x0c", b"\x1c", b"\x00", b"\xf0\x9f",
+    b"retry: 9\n", b"datax: 1\n", b"x", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85",
+    b"\x0b", b"\x0c", b"\x1c", b"\x00", b"\xf0\x9f",
 ]  # fmt: skip
 streams = st.lists(st.sampled_from(PIECES), max_size=24).map(b"".join)
 canonical = st.lists(

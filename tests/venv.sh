@@ -1,0 +1,13 @@
+#!/bin/sh
+# venv.sh PYTHON DIR: a virtual environment; on Debian its module is a package of its own.
+set -eu
+python=$1
+dir=$2
+"$python" - <<'CHECK' || { echo "Python 3.11 or newer is needed; set PYTHON=... to name it." >&2; exit 1; }
+import sys
+sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+CHECK
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    sh "$(dirname "$0")/system.sh" python3-venv
+fi
+"$python" -m venv "$dir"

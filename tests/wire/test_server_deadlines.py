@@ -1,0 +1,182 @@
+"""Deadlines of a connection: silence, half heads, pauses, slow bodies (H4, B4)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from aiohttp import web
+
+from gateway.http import intake
+from tests.support.door import QUICK, hang_up, open_door, replies, request
+
+SLACK_S = 0.4  # two busy cores; each deadline under test is far shorter than the next candidate plus this
+
+
+async def test_h4_silent_connection() -> None:
+    """A connection that never sends a byte is closed without a word after `first_byte_s`."""
+    async with open_door(first_byte_s=0.15, keepalive_s=60) as door:
+        began_s = time.monotonic()
+        got = await door.raw(b"")
+
+        took_s = time.monotonic() - began_s
+        assert got == b""
+        assert 0.14 <= took_s < 0.15 + SLACK_S
+        assert door.refused == []
+
+
+@pytest.mark.parametrize(
+    ("head", "error_type"),
+    [
+        (b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n", None),
+        (b"POST /anthropic/v1/messages HTTP/1.1\r\nHo", "error"),
+        (b"POST /anthropic/v1/mess", "error"),
+        (b"\r\nPOST /anthropic/v1/mess", "error"),
+        (b"PO", None),
+    ],
+)
+async def test_h4_half_a_head(head: bytes, error_type: str | None) -> None:
+    """A head that stays unfinished is answered with 408, in the envelope of its path as far as that was seen."""
+    async with open_door() as door:
+        reply = await door.ask(head)
+
+        assert (reply.status, reply.code) == (408, "request_timeout")
+        assert reply.json.get("type") == error_type
+        assert reply.header("x-should-retry") == "false"
+        assert reply.header("connection") == "close"
+        assert door.refused == [("header_timeout", 408)]
+
+
+async def test_b4_dripping_head() -> None:
+    """Bytes that drip in do not move the deadline of the head."""
+    async with open_door(header_s=0.3) as door:
+        reader, writer = await door.connect()
+        began_s = time.monotonic()
+        answer = asyncio.ensure_future(reader.read())
+        writer.write(b"GET /v1/models HTTP/1.1\r\n")
+        while not answer.done():
+            writer.write(b"x")
+            await asyncio.wait([answer], timeout=0.02)
+
+        took_s = time.monotonic() - began_s
+        assert b" 408 " in answer.result()
+        assert 0.29 <= took_s < 0.3 + SLACK_S
+        await hang_up(writer)
+
+
+async def test_b4_head_in_pieces_is_fine() -> None:
+    """A head that is slow but in time is served, and its connection goes on."""
+    async with open_door(header_s=5) as door:
+        reader, writer = await door.connect()
+        for piece in (request()[:10], request()[10:60], request()[60:]):
+            writer.write(piece)
+            await asyncio.sleep(0.03)  # the pieces must be separate segments
+        first = await reader.readuntil(b"}")
+        writer.write(request())
+        second = await reader.readuntil(b"}")
+
+        assert first.startswith(b"HTTP/1.1 200 ")
+        assert second.startswith(b"HTTP/1.1 200 ")
+        await hang_up(writer)
+
+
+async def test_h4_idle_keepalive() -> None:
+    """Between requests a connection may be idle for `keepalive_s`, longer than for its first byte, then it is closed."""
+    async with open_door(first_byte_s=0.1, keepalive_s=0.4) as door:
+        began_s = time.monotonic()
+        got = await door.raw(request())
+
+        took_s = time.monotonic() - began_s
+        assert [reply.status for reply in replies(got)] == [200]
+        assert 0.39 <= took_s < 0.4 + SLACK_S
+        assert door.refused == []
+
+
+async def test_h4_running_request_has_no_connection_deadline() -> None:
+    """A handler may take longer than every deadline of the connection."""
+    release = asyncio.Event()
+
+    async def slow(_request: web.BaseRequest) -> web.StreamResponse:
+        await release.wait()
+        return web.json_response({})
+
+    async with open_door(slow, first_byte_s=0.05, header_s=0.05, keepalive_s=0.05) as door:
+        answer = asyncio.ensure_future(door.ask(request()))
+        await asyncio.wait([answer], timeout=0.3)
+        waiting = not answer.done()
+        release.set()
+
+        assert waiting
+        assert (await answer).status == 200
+
+
+async def test_h4_half_a_head_behind_a_running_request() -> None:
+    """A half head pipelined behind a request lets it finish, then gets its 408."""
+    release = asyncio.Event()
+
+    async def slow(_request: web.BaseRequest) -> web.StreamResponse:
+        await release.wait()
+        return web.json_response({})
+
+    async with open_door(slow, header_s=0.1, keepalive_s=60) as door:
+        reader, writer = await door.connect()
+        writer.write(request())
+        await asyncio.sleep(0.05)  # two segments
+        writer.write(b"GET /v1/mod")
+        await asyncio.sleep(0.25)
+        release.set()
+        async with asyncio.timeout(2):
+            got = await reader.read()
+
+        assert [reply.status for reply in replies(got)] == [200, 408]
+        await hang_up(writer)
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+async def test_b4_body_that_stops(framing: str) -> None:
+    """A body that stops arriving is answered with 408 after `body_s`, and the connection ends."""
+    async with open_door() as door:
+        began_s = time.monotonic()
+        reply = await door.ask(request("/anthropic/v1/messages", framing, body=b"5\r\nhello\r\n"))
+
+        took_s = time.monotonic() - began_s
+        assert (reply.status, reply.code, reply.json["type"]) == (408, "request_timeout", "error")
+        assert QUICK.body_s - 0.01 <= took_s < QUICK.body_s + QUICK.lingering_s + SLACK_S
+        assert reply.header("connection") == "close"
+
+
+async def test_b4_body_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body below the minimum rate is cut long before `body_s`, however steadily it drips."""
+    monkeypatch.setattr(intake, "BODY_GRACE_S", 0.1)
+    async with open_door(_patient) as door:
+        reader, writer = await door.connect()
+        writer.write(request("/v1", "Content-Length: 100000", body=b""))
+        began_s = time.monotonic()
+        answer = asyncio.ensure_future(reader.readuntil(b"\r\n"))
+        while not answer.done():
+            writer.write(b"x")
+            await asyncio.wait([answer], timeout=0.02)
+
+        assert b" 408 " in answer.result()
+        assert time.monotonic() - began_s < 0.1 + SLACK_S
+        await hang_up(writer)
+
+
+async def test_b4_steady_body_outlives_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body above the minimum rate may go on past the grace."""
+    monkeypatch.setattr(intake, "BODY_GRACE_S", 0.1)
+    async with open_door(_patient) as door:
+        reader, writer = await door.connect()
+        writer.write(request("/v1", "Content-Length: 10000", body=b""))
+        for _ in range(10):
+            writer.write(b"x" * 1000)
+            await asyncio.sleep(0.03)
+
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
+        await hang_up(writer)
+
+
+async def _patient(request: web.BaseRequest) -> web.StreamResponse:
+    await intake.read_body(request, small_bytes=1 << 20, large_bytes=1 << 20, body_s=30)
+    return web.json_response({})

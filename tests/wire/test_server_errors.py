@@ -1,0 +1,356 @@
+"""Everything the framework would answer itself: our envelope, nothing echoed, one line, connection closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from gateway.core.errors import MODEL_NOT_FOUND, GatewayError
+from tests.support.door import CANARY, Door, Reply, hang_up, open_door, replies, request
+
+KEY = f"Authorization: Bearer {CANARY}"
+
+
+def raw(*lines: str, body: str = "") -> bytes:
+    return ("\r\n".join([*lines, "", ""]) + body).encode("latin-1")
+
+
+def assert_ours(door: Door, reply: Reply) -> None:
+    """The answer is one of ours, and neither it nor any log line nor the report holds the credential."""
+    assert reply.header("content-type") == "application/json"
+    assert reply.header("server") == "anoman"
+    assert reply.header("x-request-id") == reply.header("request-id") == "req_1"
+    assert CANARY.encode() not in reply.body
+    assert CANARY not in repr([reply.head, door.refused, door.crashes, door.logged])
+
+
+UNREADABLE = [
+    ("bad header name", raw("GET /v1 HTTP/1.1", "Host: a", KEY, f"X {CANARY}: 1"), 400, "invalid_request"),
+    ("header without colon", raw("GET /v1 HTTP/1.1", "Host: a", KEY, f"X{CANARY}"), 400, "invalid_request"),
+    ("NUL in a header", raw("GET /v1 HTTP/1.1", "Host: a", f"Authorization: Bearer \0{CANARY}"), 400, "invalid_request"),
+    ("obs-fold", raw("GET /v1 HTTP/1.1", "Host: a", "A: b", f" {CANARY}"), 400, "invalid_request"),
+    ("bare LF", f"GET /v1 HTTP/1.1\nHost: a\n{KEY}\n\n".encode(), 400, "invalid_request"),
+    ("bare CR", raw("GET /v1 HTTP/1.1", "Host: a", f"A: b\r{KEY}"), 400, "invalid_request"),
+    ("space before colon", raw("GET /v1 HTTP/1.1", "Host: a", f"Authorization : Bearer {CANARY}"), 400, "invalid_request"),
+    ("long target", raw(f"GET /{'a' * 9000} HTTP/1.1", "Host: a", KEY), 431, "headers_too_large"),
+    ("long header", raw("GET /v1 HTTP/1.1", "Host: a", f"Authorization: Bearer {CANARY * 600}"), 431, "headers_too_large"),
+    ("long name", raw("GET /v1 HTTP/1.1", "Host: a", f"{'a' * 9000}: b", KEY), 431, "headers_too_large"),
+    ("200 headers", raw("GET /v1 HTTP/1.1", "Host: a", KEY, *(f"a{n}: b" for n in range(200))), 431, "headers_too_large"),
+    ("no Host", raw("GET /v1 HTTP/1.1", KEY), 400, "invalid_host"),
+    ("two Hosts", raw("GET /v1 HTTP/1.1", "Host: a", "Host: a", KEY), 400, "invalid_host"),
+    ("unknown method", raw("FROB /v1 HTTP/1.1", "Host: a", KEY), 400, "invalid_request"),
+    ("HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid_request"),
+    ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + CANARY.encode(), 400, "invalid_request"),
+    ("HTTP/0.9", b"GET /v1\r\n\r\n", 400, "invalid_request"),
+    ("HTTP/2.0", raw("GET /v1 HTTP/2.0", "Host: a", KEY), 400, "invalid_request"),
+    ("version", raw("GET /v1 HTTP/1.7", "Host: a", KEY), 400, "invalid_request"),
+    ("space in target", raw("GET /v1 x HTTP/1.1", "Host: a", KEY), 400, "invalid_request"),
+    ("bad authority", raw("GET http://[::1/ HTTP/1.1", "Host: a", KEY), 400, "invalid_request"),
+    ("length and chunked", request("/v1", "Content-Length: 5", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"), 400, "invalid_request"),
+    ("chunked and length", request("/v1", "Transfer-Encoding: chunked", "Content-Length: 5", body=b"0\r\n\r\n"), 400, "invalid_request"),
+    ("two lengths", request("/v1", "Content-Length: 2", "Content-Length: 3"), 400, "invalid_request"),
+    ("signed length", request("/v1", "Content-Length: +2"), 400, "invalid_request"),
+    ("negative length", request("/v1", "Content-Length: -2"), 400, "invalid_request"),
+    ("list of lengths", request("/v1", "Content-Length: 2, 2"), 400, "invalid_request"),
+    ("huge length", request("/v1", "Content-Length: 99999999999999999999999"), 400, "invalid_request"),
+    ("bad chunk size", request("/v1", "Transfer-Encoding: chunked", body=b"zz\r\nhi\r\n0\r\n\r\n"), 400, "invalid_request"),
+    ("huge chunk size", request("/v1", "Transfer-Encoding: chunked", body=b"f" * 40 + b"\r\n"), 400, "invalid_request"),
+    ("chunk without end", request("/v1", "Transfer-Encoding: chunked", body=b"2\r\nhello\r\n0\r\n\r\n"), 400, "invalid_request"),
+    ("chunked twice", request("/v1", "Transfer-Encoding: chunked, chunked", body=b"0\r\n\r\n"), 400, "invalid_request"),
+    ("chunked not last", request("/v1", "Transfer-Encoding: chunked, gzip", body=b"0\r\n\r\n"), 400, "invalid_request"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "status", "code"), [pytest.param(*row[1:], id=row[0]) for row in UNREADABLE])
+async def test_h5_unreadable_request(data: bytes, status: int, code: str) -> None:
+    """An unreadable request gets one JSON answer that quotes nothing, one report, and a closed connection (B10, E15)."""
+    async with open_door() as door:
+        reply = await door.ask(data)
+
+        assert (reply.status, reply.code) == (status, code)
+        assert reply.header("connection") == "close"
+        assert_ours(door, reply)
+        assert len(door.refused) == 1
+        assert door.crashes == []
+        assert door.logged == []
+
+
+AMBIGUOUS = [
+    ("absolute form", raw("GET http://evil.test/v1 HTTP/1.1", "Host: a", KEY), 400, "invalid_request"),
+    ("absolute form, port", raw("GET http://evil.test:99999/v1 HTTP/1.1", "Host: a", KEY), 400, "invalid_request"),
+    ("asterisk", raw("OPTIONS * HTTP/1.1", "Host: a", KEY), 400, "invalid_request"),
+    ("CONNECT", raw("CONNECT evil.test:443 HTTP/1.1", "Host: a", KEY), 400, "invalid_request"),
+    ("double slash", raw("GET //evil.test/v1 HTTP/1.1", "Host: a", KEY), 404, "not_found"),
+    ("Host with a path", raw("GET /v1 HTTP/1.1", "Host: a/b", KEY), 400, "invalid_host"),
+    ("Host with a bad port", raw("GET /v1 HTTP/1.1", "Host: a:99999", KEY), 400, "invalid_host"),
+    ("Host with a user", raw("GET /v1 HTTP/1.1", "Host: u@a", KEY), 400, "invalid_host"),
+    ("empty Host", raw("GET /v1 HTTP/1.1", "Host:", KEY), 400, "invalid_host"),
+    ("1.0 without Host", raw("GET /v1 HTTP/1.0", "Connection: keep-alive", KEY), 400, "invalid_host"),
+    ("1.0 chunked", b"POST /v1 HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "invalid_request"),
+    ("gzip, chunked", request("/v1", "Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 400, "invalid_request"),
+    ("two Authorizations", request("/v1", KEY), 400, "invalid_request"),
+    ("two x-api-keys", request("/v1", f"x-api-key: {CANARY}", f"x-api-key: {CANARY}"), 400, "invalid_request"),
+    ("two credentials", request("/v1", "x-api-key: other"), 400, "invalid_request"),
+    ("Basic beside a key", raw("GET /v1 HTTP/1.1", "Host: a", f"x-api-key: {CANARY}", "Authorization: Basic Og=="), 400, "invalid_request"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "status", "code"), [pytest.param(*row[1:], id=row[0]) for row in AMBIGUOUS])
+async def test_b11_ambiguous_request(data: bytes, status: int, code: str) -> None:
+    """A head that two readers could take differently is refused, and nothing after it on the connection is read (H8)."""
+    async with open_door() as door:
+        reply = await door.ask(data + request("/v1/smuggled"))
+
+        assert (reply.status, reply.code) == (status, code)
+        assert reply.header("connection") == "close"
+        assert_ours(door, reply)
+        assert [status for _, status in door.refused] == [reply.status]
+        assert door.logged == []
+
+
+@pytest.mark.parametrize(
+    "target", ["/v1/%2e%2e/admin", "/v1/..%2fadmin", "/v1/../admin", "/v1/%00", "/v1/./x", "/v1//x", "/%", "/v1;x", "/v1?a=/../b"]
+)  # fmt: skip
+async def test_h8_path_is_not_decoded(target: str) -> None:
+    """Routing sees the path as it was sent: nothing is decoded, resolved or folded."""
+    async with open_door() as door:
+        reply = await door.ask(request(target, "Connection: close"))
+
+        assert reply.json["path"] == target.partition("?")[0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([f"Authorization: Bearer {CANARY}"], 200),
+        ([f"authorization: bearer  {CANARY} "], 200),
+        ([f"X-Api-Key: {CANARY}"], 200),
+        ([f"x-api-key: {CANARY}", f"Authorization: Bearer {CANARY}"], 200),
+        ([f"x-api-key: {CANARY}", "Authorization: Bearer"], 200),
+        (["Authorization: Basic Og=="], 401),
+        (["Authorization: Bearer"], 401),
+        (["Authorization: Bearer \xff\xfe"], 401),
+        (["x-api-key: \xc3\xa9"], 401),
+        ([], 401),
+    ],
+)
+async def test_credential(headers: list[str], status: int) -> None:
+    """The key is taken from either header; no key, or one of bytes no key has, is a 401."""
+    async with open_door() as door:
+        reply = await door.ask(raw("GET /v1/models HTTP/1.1", "Host: a", "Connection: close", *headers))
+
+        assert reply.status == status
+        assert door.crashes == []
+
+
+async def test_h5_envelope_by_path() -> None:
+    """The envelope of an unreadable request is that of its path; HEAD gets none at all."""
+    bad = ["Host: a", "a b: c"]
+    async with open_door() as door:
+        anthropic = await door.ask(raw("POST /anthropic/v1/messages?beta=true HTTP/1.1", *bad))
+        openai = await door.ask(raw("POST /anthropical HTTP/1.1", *bad))
+        head = await door.ask(raw("HEAD /anthropic HTTP/1.1", *bad))
+
+        assert anthropic.json["type"] == "error"
+        assert anthropic.json["error"]["details"] == {"error_code": "invalid_request"}
+        assert "type" not in openai.json
+        assert (head.status, head.body) == (400, b"")
+
+
+async def test_e15_pipelined_after_error() -> None:
+    """After bytes that cannot be parsed nothing else is: not behind them, not in the next segments, and one line is logged."""
+    async with open_door(lingering_s=0.3) as door:
+        reader, writer = await door.connect()
+        writer.write(b"GARBAGE\x00\r\n\r\n")
+        for _ in range(20):
+            writer.write(request())
+            await asyncio.sleep(0.005)  # segments of their own
+        async with asyncio.timeout(2):
+            got = await reader.read()
+        await hang_up(writer)
+
+        assert [reply.status for reply in replies(got)] == [400]
+        assert len(door.refused) == 1
+        assert door.server.requests_count == 1
+
+
+async def test_b11_pipelining() -> None:
+    """Pipelined requests are answered one for one and in order; garbage behind them ends the connection after them."""
+    paths = [f"/v1/{number}" for number in range(50)]
+    async with open_door() as door:
+        reader, writer = await door.connect()
+        for path in paths:
+            writer.write(request(path))
+        await reader.readuntil(b'"/v1/49", "bytes": 2}')
+        writer.write(request("/v1/last"))
+        await asyncio.sleep(0.05)  # the garbage is a segment of its own
+        writer.write(b"\x00\r\n\r\n")
+        async with asyncio.timeout(2):
+            rest = await reader.read()
+        await hang_up(writer)
+
+        assert [reply.status for reply in replies(rest)] == [200, 400]
+        assert door.server.requests_count == 52
+
+
+@pytest.mark.parametrize("body", [b"5\r\nhello\r\n", b"5\r\nhel"])
+async def test_e15_chunk_breaks_mid_body(body: bytes) -> None:
+    """Framing that breaks after the handler has begun to read gives one 400 in the envelope, and a close."""
+    async with open_door() as door:
+        reader, writer = await door.connect()
+        writer.write(request("/anthropic/v1/messages", "Transfer-Encoding: chunked", body=body))
+        await asyncio.sleep(0.05)  # the handler reads the first part
+        writer.write(b"\x00\x00\x00\r\n")
+        async with asyncio.timeout(2):
+            (reply,) = replies(await reader.read())
+        await hang_up(writer)
+
+        assert (reply.status, reply.code, reply.json["type"]) == (400, "invalid_request", "error")
+        assert reply.header("connection") == "close"
+        assert door.refused == [("invalid_request", 400)]
+        assert door.crashes == []
+
+
+async def test_e15_chunk_breaks_after_the_answer() -> None:
+    """A body that breaks while it is only being read away is no crash and gets no second answer."""
+
+    async def at_once(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response({})
+
+    async with open_door(at_once) as door:
+        reader, writer = await door.connect()
+        writer.write(request("/v1", "Transfer-Encoding: chunked", body=b"5\r\nhel"))
+        await reader.readuntil(b"{}")
+        writer.write(b"\x00\x00\x00\r\n\x00")
+        async with asyncio.timeout(2):
+            rest = await reader.read()
+        await hang_up(writer)
+
+        assert rest == b""
+        assert door.crashes == []
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
+async def test_b11_upgrade_is_ignored(upgrade: str) -> None:
+    """An upgrade is not done: the request is answered as it is."""
+    data = request("/v1", f"Upgrade: {upgrade}", "Connection: Upgrade", "HTTP2-Settings: AAMAAABk")
+    async with open_door() as door:
+        got = await door.raw(data)
+        smuggled = await door.raw(data + b"\x00\x01\x02 not HTTP")
+
+        assert [reply.status for reply in replies(got)] == [200]
+        assert [reply.status for reply in replies(smuggled)][:1] in ([200], [400])
+        assert door.crashes == []
+
+
+async def crash(_request: web.BaseRequest) -> web.StreamResponse:
+    raise ValueError(f"secret {CANARY}")
+
+
+async def answer_nothing(_request: web.BaseRequest) -> web.StreamResponse:
+    return None  # type: ignore[return-value]  # the mistake under test
+
+
+async def raise_http(_request: web.BaseRequest) -> web.StreamResponse:
+    raise web.HTTPRequestEntityTooLarge(1, 2)
+
+
+async def time_out(_request: web.BaseRequest) -> web.StreamResponse:
+    raise TimeoutError
+
+
+async def bad_header(_request: web.BaseRequest) -> web.StreamResponse:
+    return web.Response(headers={"x-anoman-region": "id\r\nSet-Cookie: a=b"})
+
+
+async def bad_stream_header(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"x-anoman-region": "id\nx"})
+    await response.prepare(request)
+    return response
+
+
+@pytest.mark.parametrize("handler", [crash, answer_nothing, raise_http, time_out, bad_header, bad_stream_header])
+async def test_h5_crash_of_the_handler(handler: web.BaseRequest) -> None:
+    """Whatever a handler does wrong, H10's line break in a header too, is a JSON 500 with ids alone, reported once."""
+    async with open_door(handler) as door:  # type: ignore[arg-type]  # parametrized
+        reply = await door.ask(request("/anthropic/v1/messages", "Accept: text/html"))
+
+        assert (reply.status, reply.code, reply.json["type"]) == (500, "internal_error", "error")
+        assert reply.header("content-type") == "application/json"
+        assert reply.header("set-cookie") is None
+        assert CANARY.encode() not in reply.body
+        assert [request_id for request_id, _ in door.crashes] == [reply.json["request_id"]]
+        assert door.logged == []
+
+
+async def test_gateway_error_of_the_handler() -> None:
+    """A `GatewayError` that leaves the handler is rendered, and the connection goes on."""
+
+    async def refuse(_request: web.BaseRequest) -> web.StreamResponse:
+        raise GatewayError(MODEL_NOT_FOUND, param="model")
+
+    async with open_door(refuse) as door:
+        first, second = replies(await door.raw(request() * 2))
+
+        assert (first.status, first.code, first.json["error"]["param"]) == (400, "model_not_found", "model")
+        assert second.status == 400
+        assert door.refused == [("model_not_found", 400)] * 2
+
+
+async def test_crash_after_the_answer_began() -> None:
+    """A crash mid-answer resets the connection, so that the half body cannot be taken for a whole one."""
+
+    async def half(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"half")
+        raise ValueError
+
+    async with open_door(half) as door:
+        reader, writer = await door.connect()
+        writer.write(request())
+        await reader.readuntil(b"half")
+
+        with pytest.raises(ConnectionResetError):
+            while await reader.read():
+                pass
+        await hang_up(writer)
+        assert len(door.crashes) == 1
+
+
+async def test_client_gone_is_no_crash() -> None:
+    """A write that finds the client gone is reported neither as a crash nor as a bad request."""
+    done = asyncio.Event()
+
+    async def late(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        transport = request.transport
+        assert transport is not None
+        transport.close()
+        try:
+            await response.write(b"x")
+        finally:
+            done.set()
+        return response
+
+    async with open_door(late) as door:
+        await door.raw(request())
+        await done.wait()
+
+        assert door.crashes == []
+        assert door.refused == []
+
+
+async def test_answer_survives_a_flood() -> None:
+    """A refused client that is still sending sees the answer and not a reset."""
+    async with open_door(lingering_s=1) as door:
+        reader, writer = await door.connect()
+        writer.write(b"BAD\x00\r\n" + b"x" * 3_000_000)
+        async with asyncio.timeout(3):
+            got = await reader.read()
+        await hang_up(writer)
+
+        assert [reply.status for reply in replies(got)] == [400]
