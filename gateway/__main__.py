@@ -5,15 +5,29 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 import uvloop
 
 from gateway.app import BACKLOG, App
+from gateway.demo import banner, provider_process
+from gateway.demo import document as demo_document
 from gateway.metrics import MetricsRecorder
 from gateway.providers.presets import PRESETS
-from gateway.settings import Settings, SettingsError, environment, load, problems_text, settings_text
+from gateway.settings import (
+    Settings,
+    SettingsError,
+    environment,
+    export,
+    from_document,
+    load,
+    problems_text,
+    settings_text,
+)
 from gateway.telemetry import configure
 
 
@@ -46,19 +60,45 @@ def serve(config: str | None, host: str | None, port: int | None, workers: int |
     """Serve until SIGTERM."""
     overrides = {"server.host": host, "server.port": port, "server.workers": workers}
     settings = _load_or_exit(config, overrides)
-    run_single(settings, config, overrides)
+    if settings.server.workers > 1:
+        run_workers(settings, config, overrides)
+    else:
+        run_single(settings, lambda: _load(config, overrides))
 
 
-def run_single(settings: Settings, config: str | None, overrides: dict[str, Any]) -> None:
-    """Serve in this process."""
-    listener = socket.create_server((settings.server.host, settings.server.port), backlog=BACKLOG)
+def _listen_or_exit(settings: Settings) -> socket.socket:
+    host, port = settings.server.host, settings.server.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as exc:
+        click.echo(f"Cannot listen on {host}, port {port}: {exc.strerror}.", err=True)
+        sys.exit(1)
+
+
+def run_workers(settings: Settings, config: str | None, overrides: dict[str, Any]) -> None:
+    """Serve in processes of their own; this one becomes their master."""
+    environ = environment()
+    directory = Path(tempfile.mkdtemp(prefix="gateway-metrics-"))
+    # The one place that sets variables. The metrics library looks up the first whenever a worker makes a metric;
+    # gunicorn reads the second when it is imported, so only now, and trips over one that is no number, even if empty.
+    export(PROMETHEUS_MULTIPROC_DIR=str(directory), WEB_CONCURRENCY=str(settings.server.workers))
+    from gateway.master import serve_workers
+
+    listener = _listen_or_exit(settings)
+    serve_workers(settings, lambda: load(config, environ, overrides, presets=PRESETS), listener, directory)
+
+
+def run_single(settings: Settings, reread: Callable[[], Settings]) -> None:
+    """Serve in this process. *reread* gives fresh settings for SIGHUP."""
+    listener = _listen_or_exit(settings)
     metrics = MetricsRecorder()
     telemetry = configure(
         settings.logging.format, settings.logging.level, sys.stdout, on_drop=metrics.lines_dropped
     )
 
     async def run() -> None:
-        await App(settings, lambda: _load(config, overrides), telemetry, metrics).serve([listener])
+        await App(settings, reread, telemetry, metrics).serve([listener])
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -66,6 +106,41 @@ def run_single(settings: Settings, config: str | None, overrides: dict[str, Any]
     finally:
         listener.close()
         telemetry.close()
+
+
+@main.command()
+@_config
+def migrate(config: str | None) -> None:
+    """Bring the database to this version's tables; harmless where it already has them."""
+    from gateway.storage.migrations import MigrationError, upgrade  # 20 MB and half a second that serving can do without
+
+    settings = _load_or_exit(config)
+    try:
+        click.echo(str(upgrade(settings.storage.database_url)))
+    except MigrationError as exc:
+        click.echo(f"The database cannot be migrated: {exc}", err=True)
+        sys.exit(1)
+
+
+@main.command()
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=int, help="Port to listen on.")
+def demo(host: str | None, port: int | None) -> None:
+    """Serve a built-in provider, and every vendor whose usual key variable is set."""
+    environ, overrides = environment(), {"server.host": host, "server.port": port}
+    with provider_process() as provider_port:
+        document = demo_document(provider_port, environ)
+
+        def read() -> Settings:
+            return from_document(document, environ, overrides, presets=PRESETS)
+
+        try:
+            settings = read()
+        except SettingsError as exc:
+            click.echo(problems_text(exc), err=True)
+            sys.exit(1)
+        click.echo(banner(settings.server.port, environ))
+        run_single(settings, read)
 
 
 @main.command()

@@ -54,11 +54,15 @@ class App:
 
     Args:
         reread: Gives fresh settings for a reload, or raises SettingsError.
+
+    Attributes:
+        started: Whether it has begun to serve.
     """
 
     def __init__(
         self, settings: Settings, reread: Callable[[], Settings], telemetry: Telemetry, metrics: MetricsRecorder
     ) -> None:
+        self.started = False
         self._settings = settings
         self._reread = reread
         self._telemetry = telemetry
@@ -88,7 +92,7 @@ class App:
         )
 
     async def serve(self, sockets: list[socket.socket]) -> None:
-        """Serve on *sockets* until `stop`, then drain. Signals are taken over for as long."""
+        """Serve on *sockets* until `stop`, then drain. Signals are taken over for as long, and ignored from then on."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             loop.add_signal_handler(number, self.stop)
@@ -97,12 +101,15 @@ class App:
         servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
         addresses = [":".join(map(str, sock.getsockname()[:2])) for sock in sockets]
         models = len(self._handler.site.catalog.models)
+        self.started = True
         self._telemetry.log.info(events.SERVER_STARTED, addresses=addresses, models=models)
         try:
             await self._stop.wait()
             await self._drain(servers)
         finally:
             await self._close()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # a late one must not kill what only has to exit
 
     def stop(self) -> None:
         """Begin to drain. Only the first call does anything: a platform may send several signals."""

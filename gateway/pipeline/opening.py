@@ -9,8 +9,10 @@ from typing import TypeVar
 from gateway.core.errors import PROVIDER_UNAVAILABLE, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange
 from gateway.core.ports import UpstreamAnswer
+from gateway.core.usage import Usage
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import MAX_ERROR_BYTES
+from gateway.dialects.prompt import prompt_tokens
 from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
 from gateway.policy.retry import Try, next_try
@@ -33,6 +35,12 @@ def record_failure(exchange: Exchange, services: Services, failure: Failure) -> 
     else:
         breaker.succeeded(now_s)  # it answered: our rate limit or the caller's mistake is no sign of ill health
     services.report_failure(exchange, attempt.route, failure)
+
+
+def charge_prompt(exchange: Exchange) -> None:
+    """The client left while an attempt was under way: the provider has the prompt and may bill it, though silent."""
+    if exchange.attempts and exchange.attempts[-1].result == "cancelled":
+        exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call)), "estimated"
 
 
 class Opening:

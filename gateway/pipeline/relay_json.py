@@ -8,11 +8,9 @@ from functools import partial
 from gateway.core.errors import UpstreamFailed
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import UpstreamAnswer
-from gateway.core.usage import Usage
 from gateway.dialects.base import Completion, Journey
 from gateway.dialects.failures import malformed
-from gateway.dialects.prompt import prompt_tokens
-from gateway.pipeline.opening import Opening
+from gateway.pipeline.opening import Opening, charge_prompt
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement
 from gateway.pipeline.watch import JsonWatch
@@ -42,9 +40,7 @@ class JsonRelay:
             completion = await Opening(exchange, self.watch).run(self._accept)
         except asyncio.CancelledError:
             exchange.gone_s = self._services.clock.monotonic_s()
-            if exchange.dispatched_s is not None:
-                # The provider has the prompt and may bill it, though it has not said a word.
-                exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call)), "estimated"
+            charge_prompt(exchange)
             self._settlement.settle("cancelled")
             raise
         except UpstreamFailed as exc:

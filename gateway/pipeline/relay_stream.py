@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.core.errors import SHUTDOWN, Failure, UpstreamFailed
 from gateway.core.exchange import Exchange, Outcome
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.receipt import Receipt
-from gateway.core.usage import Usage
 from gateway.dialects.base import Journey, Lane
 from gateway.dialects.failures import in_band_failure
-from gateway.dialects.prompt import prompt_tokens
-from gateway.pipeline.opening import Opening, record_failure
+from gateway.pipeline.opening import Opening, charge_prompt, record_failure
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement
 from gateway.pipeline.stream_watch import ClientStalled, StreamWatch, UsageOverdue
@@ -39,8 +38,7 @@ class StreamRelay:
         self._sink = sink
         self._settlement = settlement
         self._dialect = services.dialects[exchange.call.dialect]
-        self._lane: Lane | None = None
-        self._answer: UpstreamAnswer | None = None
+        self._flow: _Flow | None = None
         self._patience_s = services.deadlines.write_stall_s
         self.watch = StreamWatch(services, exchange, sink)
 
@@ -53,43 +51,33 @@ class StreamRelay:
         """
         try:
             try:
-                await self._open()
-                await self._flow()
-            except UsageOverdue:
-                pass
+                flow = await self._open()
             except UpstreamFailed as exc:
-                await self._failed(exc.failure)
+                if not self._sink.committed:
+                    self._exchange.failure = exc.failure
+                    raise
+                await self._fail(self._dialect.open_lane(self._journey()), exc.failure)
                 return
-            await self._finished()
+            await self._relay(flow)
         except (asyncio.CancelledError, ConnectionError, ClientStalled) as exc:
             self._cancelled()
             if isinstance(exc, asyncio.CancelledError):
                 raise
             self._sink.abort()
         finally:
-            if self._answer is not None:
-                self._answer.close()
+            if self._flow is not None:
+                self._flow.answer.close()
 
-    async def _open(self) -> None:
-        """Get to the first good frame, commit, and write it."""
+    async def _open(self) -> _Flow:
+        """Get to the first good frame, and commit."""
         exchange, watch = self._exchange, self.watch
-        flow = await Opening(exchange, watch).run(self._accept)
-        self._answer, self._lane = flow.answer, flow.lane
+        self._flow = flow = await Opening(exchange, watch).run(self._accept)
         exchange.answered_s = watch.started(flow.lane)
         if flow.lane.talking:
             exchange.first_token_s = exchange.answered_s
         if not self._sink.committed:
             await watch.commit()
-        if flow.first:
-            await watch.until(lambda: self._write_once(flow))
-
-    async def _write_once(self, flow: _Flow) -> None:
-        """The held-back start, written once however often the wait for a slow client is resumed."""
-        data, flow.first = flow.first, b""
-        if data:
-            await self.watch.write(data)
-        else:
-            await self.watch.drain()
+        return flow
 
     async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> _Flow:
         """Read *answer* up to its first good frame. Raises UpstreamFailed when there is none."""
@@ -105,23 +93,36 @@ class StreamRelay:
                 raise UpstreamFailed(lane.failure)
         return _Flow(answer, lane, first)
 
-    async def _flow(self) -> None:
-        """Everything after the first good frame, up to the end of the upstream's answer."""
-        lane = self._lane
-        assert lane is not None
-        while not lane.ended and lane.failure is None:
-            await self.watch.until(self._pump)
-        if lane.failure is not None:
-            raise UpstreamFailed(lane.failure)
+    async def _relay(self, flow: _Flow) -> None:
+        """Everything after the commit point: the frames, then the last words."""
+        lane = flow.lane
+        try:
+            while flow.first or not (lane.ended or lane.failure):
+                await self.watch.until(partial(self._pump, flow))
+            failure = lane.failure
+        except UsageOverdue:
+            failure = None
+        except UpstreamFailed as exc:
+            failure = exc.failure
+        if failure is None:
+            await self._finish(flow)
+        elif lane.complete:
+            lane.note = lane.note or f"after_finish:{failure.reason}"
+            await self._finish(flow)
+        else:
+            flow.answer.close()
+            record_failure(self._exchange, self._services, failure)
+            await self._fail(lane, failure)
 
-    async def _pump(self) -> None:
-        """Read, translate, write, until the answer is complete, has ended or has failed."""
-        lane, answer, watch = self._lane, self._answer, self.watch
-        assert lane is not None
-        assert answer is not None
+    async def _pump(self, flow: _Flow) -> None:
+        """Read, translate, write, until the answer is complete, has ended or has failed. Resumable at every await."""
+        watch, lane = self.watch, flow.lane
         if self._sink.blocked:
             await watch.drain()
-        complete, progress, read, feed = lane.complete, lane.progress, answer.read, lane.feed
+        if flow.first:
+            first, flow.first = flow.first, b""
+            await watch.write(first)
+        complete, progress, read, feed = lane.complete, lane.progress, flow.answer.read, lane.feed
         while not lane.ended and lane.failure is None and lane.complete == complete:
             data = await read()
             out = feed(data) if data else lane.end()
@@ -133,50 +134,38 @@ class StreamRelay:
             if out:
                 await watch.write(out)
 
-    async def _finished(self) -> None:
+    async def _finish(self, flow: _Flow) -> None:
         """Settle, then say the last words: the client may close on the terminator, and that is no cancellation."""
-        lane = self._lane
-        assert lane is not None
-        receipt = self._settle("completed")
-        await self._last_words(lane.finish(receipt), self._patience_s)
-        if self._answer is not None:
-            self._answer.release()
-            self._answer = None
+        receipt = self._settle("completed", flow.lane)
+        await self._last_words(flow.lane.finish(receipt), self._patience_s)
+        flow.answer.release()
+        self._flow = None
 
-    async def _failed(self, failure: Failure) -> None:
-        """The documented error frame once the 200 is out; before that it is the caller's to answer."""
+    async def _fail(self, lane: Lane, failure: Failure) -> None:
+        """Settle, then the documented error frame."""
         self._exchange.failure = failure
-        if not self._sink.committed:
-            raise UpstreamFailed(failure)
-        if self._answer is not None:
-            self._answer.close()
-        lane = self._lane or self._dialect.open_lane(self._journey())
-        if self._lane is not None:  # the attempt had gone well; a failed opening is in the books already
-            record_failure(self._exchange, self._services, failure)
-        self._settle("interrupted")
+        self._settle("interrupted", lane)
         await self._last_words(lane.fail(failure), _FAREWELL_S if failure is SHUTDOWN else self._patience_s)
 
     def _cancelled(self) -> None:
         """The client is gone: upstream first, then the books. Synchronous, so a second cancellation changes nothing."""
-        exchange = self._exchange
+        exchange, flow = self._exchange, self._flow
         exchange.gone_s = self._services.clock.monotonic_s()
-        if self._answer is not None:
-            self._answer.close()
-        if self._lane is not None and self._lane.complete:
-            self._settle("completed")  # all that was asked for had been produced
+        if flow is None:
+            charge_prompt(exchange)
+            self._settlement.settle("cancelled")
             return
-        if exchange.attempts and exchange.attempts[-1].result == "ok":
-            exchange.attempts[-1].result = "cancelled"
-        self._settle("cancelled")
+        flow.answer.close()
+        if flow.lane.complete:
+            self._settle("completed", flow.lane)  # all that was asked for had been produced
+            return
+        exchange.attempts[-1].result = "cancelled"
+        self._settle("cancelled", flow.lane)
 
-    def _settle(self, outcome: Outcome) -> Receipt:
-        exchange, lane = self._exchange, self._lane
-        if lane is not None:
-            exchange.usage, exchange.basis = lane.measure()
-            exchange.note = lane.note
-        elif outcome == "cancelled" and exchange.dispatched_s is not None:
-            # The provider has the prompt and may bill it, though it has not said a word.
-            exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call)), "estimated"
+    def _settle(self, outcome: Outcome, lane: Lane) -> Receipt:
+        exchange = self._exchange
+        exchange.usage, exchange.basis = lane.measure()
+        exchange.note = lane.note
         return self._settlement.settle(outcome)
 
     async def _last_words(self, data: bytes, patience_s: float) -> None:
@@ -191,6 +180,4 @@ class StreamRelay:
     def _journey(self) -> Journey:
         exchange, services = self._exchange, self._services
         route = exchange.route or exchange.candidates[0]
-        return Journey(
-            exchange.call, route, exchange.request_id, int(services.clock.epoch_s()), services.lanes
-        )
+        return Journey(exchange.call, route, exchange.request_id, int(services.clock.epoch_s()), services.lanes)

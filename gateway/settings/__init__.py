@@ -4,7 +4,7 @@ from gateway.settings.catalog import build_catalog, build_keys, key_id
 from gateway.settings.description import Row, describe, problems_text, settings_text
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
-from gateway.settings.loading import Settings, SettingsError, environment, from_document, load
+from gateway.settings.loading import Settings, SettingsError, environment, export, from_document, load
 from gateway.settings.sections import (
     LoggingSettings,
     ServerSettings,
@@ -32,6 +32,7 @@ __all__ = [
     "build_keys",
     "describe",
     "environment",
+    "export",
     "from_document",
     "key_id",
     "load",

@@ -69,6 +69,11 @@ def environment() -> Mapping[str, str]:
     return dict(os.environ)
 
 
+def export(**variables: str) -> None:
+    """Set *variables* for libraries that take them from the environment, in this process and those it starts."""
+    os.environ.update(variables)
+
+
 def load(
     path: str | None, environ: Mapping[str, str], overrides: Mapping[str, object], *, presets: Mapping[str, Preset]
 ) -> Settings:

@@ -41,7 +41,7 @@ class ServerSettings:
     body_s: float = setting("Longest time for a request body to arrive.", 30.0, bounds=_TIME)
     keepalive_s: float = setting("Longest idle time of a connection between requests.", 75.0, bounds=_TIME)
     accept_s: float = setting(
-        "How long new requests are still taken after SIGTERM, until the router in front has noticed.",
+        "How long after SIGTERM newcomers still get a 503 instead of a refused connection, for the router in front.",
         3.0,
         bounds=(0, _HOUR_S),
     )

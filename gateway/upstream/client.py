@@ -154,21 +154,22 @@ class AiohttpAnswer:
     def close(self) -> None:
         """Drop the connection at once, unless the body has ended and it is back in the pool."""
         self._is_closed = True
-        self._stop_waiting()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._lingering.discard(self)
         self._response.close()
 
     def release(self) -> None:
-        """Keep the connection if the body has ended or ends shortly, else drop it. Does not wait."""
+        """
+        Keep the connection if the body has ended or ends shortly, else drop it. Does not wait.
+
+        aiohttp puts the connection back by itself when the end comes, and `close` leaves it alone from then on: so one
+        timer is all that is needed, and none when the end is here already.
+        """
         if self._response.closed or self._timer is not None:
             return
         self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.close)
         self._lingering.add(self)
-        self._content.on_eof(self._stop_waiting)
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._lingering.discard(self)
 
 
 class DecodedAnswer(AiohttpAnswer):

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,6 +109,17 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
+async def all_gone(connections: Callable[[], Sized]) -> None:
+    """Wait until the server has noticed that every one of *connections* is over.
+
+    Raises:
+        TimeoutError: Some are left after a second.
+    """
+    async with asyncio.timeout(1):
+        while connections():  # noqa: ASYNC110 - the server tells nobody; a turn of the loop is the event
+            await asyncio.sleep(0)
+
+
 async def polite(request: web.BaseRequest) -> web.StreamResponse:
     """Checks, authenticates, reads, and answers with what it read: the order of the gateway's own handler."""
     check_request(request)
@@ -131,7 +142,8 @@ async def open_door(handler: Handler = polite, limits: ServerLimits = QUICK, **c
         on_crash=lambda request_id, error: crashes.append((request_id, error)),
         new_request_id=lambda: next(ids),
     )
-    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    # asyncio's backlog of 100 overflows when hundreds of clients come at once: silent ones then wait for seconds.
+    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, backlog=1024)
     door = Door(server, listener.sockets[0].getsockname()[1], refused, crashes)
     with _listening(door.logged):
         try:

@@ -102,10 +102,12 @@ async def test_frames_are_exact_wherever_the_body_is_cut(listener: Listener, str
     body = R() + T("é🦀") + DONE
     answer = SSE + b"".join(chunk(body[i : i + 7]) for i in range(0, len(body), 7)) + b"0\r\n\r\n"
 
+    reading = asyncio.create_task(stream.all_frames())
     for i in range(0, len(answer), 3):
         await listener.write(answer[i : i + 3])
-        await asyncio.sleep(0)
-    frames = await stream.all_frames()
+        for _ in range(5):  # rounds of the loop: the reader takes each piece before the next is written
+            await asyncio.sleep(0)
+    frames = await reading
 
     assert [frame + b"\n\n" for frame in frames] == [R(), T("é🦀"), DONE]
     assert (stream.status, stream.headers.get("Content-Type")) == (200, "text/event-stream")
@@ -252,9 +254,12 @@ async def test_secret_is_found_across_pieces(listener: Listener) -> None:
     await listener.accept()
 
     await listener.write(SSE.replace(b"\r\n\r\n", b"\r\nX: my-s3cret\r\n\r\n") + chunk(b"a s3c"))
+    pieces = stream.pieces()
+    await anext(pieces)
     await listener.write(chunk(b"ret b\n\n") + b"0\r\n\r\n")
-    await stream.all_frames()
+    await anext(pieces)
 
+    await pieces.aclose()
     await stream.dispose()
     assert [("my-s3cret" in hit, "a s3cret b" in hit) for hit in watch.hits] == [(True, False), (False, True)]
 

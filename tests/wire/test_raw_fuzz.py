@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 from random import Random
 from typing import cast
@@ -22,6 +21,12 @@ LIMITS = ServerLimits(first_byte_s=0.2, header_s=0.2, body_s=0.2, keepalive_s=0.
 AT_ONCE = 400
 # The longest way out: head, body, lingering, each at its limit, for some pipelined requests, on two busy cores.
 DEADLINE_S = 5.0
+# Ways to be refused that even the everyday run must come by: else the generator has gone blunt.
+REASONS = {
+    "unreadable", "header_timeout", "line_too_long", "too_many_headers", "bad_target", "bad_method", "bad_request_line",
+    "bad_header", "no_host", "two_hosts", "invalid_host", "invalid_request", "not_found", "request_timeout",
+    "invalid_api_key", "unsupported_encoding", "expectation_failed", "request_too_large",
+}  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +45,7 @@ class Stranger(asyncio.Protocol):
     def _send(self) -> None:
         if self.pieces and self.transport is not None and not self.transport.is_closing():
             self.transport.write(self.pieces.pop(0))
+        if self.pieces:
             asyncio.get_running_loop().call_later(0.002, self._send)
 
     def data_received(self, data: bytes) -> None:
@@ -119,17 +125,14 @@ async def test_raw_fuzz() -> None:
                 wrong.append((seed, problem))
 
     async with open_door(limits=LIMITS) as door:
-        began_s = time.monotonic()
         await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
-        took_s = time.monotonic() - began_s
         after = await door.ask(request(body=b"{}"))
 
         assert wrong == []
         assert door.crashes == []
         assert CANARY not in repr([door.refused, door.logged])
         assert after.status == 200
-        assert {kind.split()[0] for kind, _ in door.refused} >= {"unreadable", "header_timeout", "line_too_long", "bad_target"}
-        assert took_s < 30 * max(1, examples(2000) / 2000)
+        assert {reason for reason, _ in door.refused} >= REASONS
 
 
 @pytest.mark.parametrize("seed", range(20))

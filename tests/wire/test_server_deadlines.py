@@ -82,7 +82,7 @@ async def test_b4_head_in_pieces_is_fine() -> None:
 
 
 async def test_h4_idle_keepalive() -> None:
-    """Between requests a connection may be idle for `keepalive_s`, longer than for its first byte, then it is closed."""
+    """Between requests a connection may be idle for `keepalive_s`, not `first_byte_s`; then it is closed."""
     async with open_door(first_byte_s=0.1, keepalive_s=0.4) as door:
         began_s = time.monotonic()
         got = await door.raw(request())

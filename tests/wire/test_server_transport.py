@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from gateway.http.overload import MAX_TURNED_AWAY
-from tests.support.door import hang_up, open_door, request
+from tests.support.door import all_gone, hang_up, open_door, request
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
@@ -67,7 +67,7 @@ async def test_h6_stuck_reader_is_bounded() -> None:
     async with open_door(firehose) as door:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.setblocking(False)
+        sock.settimeout(0)
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", door.port))
         await asyncio.get_running_loop().sock_sendall(sock, request())
         async with asyncio.timeout(5):
@@ -106,8 +106,7 @@ async def test_connection_limit(path: str, error_type: str | None) -> None:
         refused = list(door.refused)
         for _, writer in holders:
             await hang_up(writer)
-        while door.server.connections:
-            await asyncio.sleep(0)
+        await all_gone(lambda: door.server.connections)
         after = await door.ask(request(path, "Connection: close"))
 
         assert (reply.status, reply.code, reply.json.get("type")) == (503, "overloaded", error_type)
@@ -127,9 +126,7 @@ async def test_connection_limit_silent_and_head() -> None:
         assert silent == b""
         assert head.startswith(b"HTTP/1.1 503 ")
         assert head.endswith(b"\r\n\r\n")
-        async with asyncio.timeout(1):
-            while door.server.turned_away:
-                await asyncio.sleep(0)
+        await all_gone(lambda: door.server.turned_away)
 
 
 async def test_connection_limit_flood() -> None:
@@ -184,7 +181,6 @@ async def test_nothing_is_left_behind() -> None:
     before = len(asyncio.all_tasks())
     async with open_door() as door:
         await asyncio.gather(*(door.raw(data) for data in [b"", request(), b"\x00", b"GET / HTT", request()[:-1]] * 5))
-        while door.server.connections:
-            await asyncio.sleep(0)
+        await all_gone(lambda: door.server.connections)
 
         assert len(asyncio.all_tasks()) == before

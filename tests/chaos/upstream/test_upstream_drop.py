@@ -233,7 +233,7 @@ async def test_release_of_a_body_that_goes_on(upstream: AiohttpUpstream, peer: R
     with pytest.raises(ConnectionError):
         await talking
 
-    assert time.monotonic() - start_s < 0.2
+    assert time.monotonic() - start_s < 1  # 60 MB through a reader that does not read would never end
 
 
 async def test_closing_the_client_drops_what_lingers(peer: RawPeer) -> None:

@@ -44,6 +44,19 @@ def test_any_cut(encoding: str, pack: object, step: int) -> None:
     assert inflated(encoding, pack(plain), step) == plain  # type: ignore[operator]
 
 
+def test_nothing_is_kept_back() -> None:
+    """Wherever the input stops, all that can be decoded from it is handed out, also just at the bound of a step."""
+    packed = gzip.compress(bytes(3 * OUTPUT_BYTES))
+    for end in range(1, len(packed)):
+        inflater = Inflater("gzip")
+        inflater.feed(packed[:end])
+        size = 0
+        while out := inflater.take():
+            size += len(out)
+
+        assert size == len(zlib.decompressobj(wbits=31).decompress(packed[:end]))
+
+
 def test_members_in_a_row() -> None:
     """Several gzip members are one body, also when each holds one event."""
     parts = [PLAIN[start : start + 100] for start in range(0, 20_000, 100)]
