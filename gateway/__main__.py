@@ -78,14 +78,13 @@ def _listen_or_exit(settings: Settings) -> socket.socket:
 
 def run_workers(settings: Settings, config: str | None, overrides: dict[str, Any]) -> None:
     """Serve in processes of their own; this one becomes their master."""
-    environ = environment()
+    listener, environ = _listen_or_exit(settings), environment()
     directory = Path(tempfile.mkdtemp(prefix="gateway-metrics-"))
     # The one place that sets variables. The metrics library looks up the first whenever a worker makes a metric;
     # gunicorn reads the second when it is imported, so only now, and trips over one that is no number, even if empty.
     export(PROMETHEUS_MULTIPROC_DIR=str(directory), WEB_CONCURRENCY=str(settings.server.workers))
     from gateway.master import serve_workers
 
-    listener = _listen_or_exit(settings)
     serve_workers(settings, lambda: load(config, environ, overrides, presets=PRESETS), listener, directory)
 
 
@@ -112,7 +111,8 @@ def run_single(settings: Settings, reread: Callable[[], Settings]) -> None:
 @_config
 def migrate(config: str | None) -> None:
     """Bring the database to this version's tables; harmless where it already has them."""
-    from gateway.storage.migrations import MigrationError, upgrade  # 20 MB and half a second that serving can do without
+    # Here, because importing alembic costs half a second and 30 MB, which serving can do without.
+    from gateway.storage.migrations import MigrationError, upgrade
 
     settings = _load_or_exit(config)
     try:

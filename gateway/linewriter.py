@@ -75,12 +75,19 @@ class LineWriter:
             else:
                 self._dropped += 1
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
-                self._thread.start()
+                self._start()
         if not self._wake.is_set():
             self._wake.set()
         if not fits:
             self._on_drop(1)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread to be had, or the interpreter is leaving: the next line tries again
+            return
+        self._thread = thread
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
         """Write out what is queued, for at most *timeout_s*; whether all of it went out. Later lines are dropped."""

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client import values as client_values
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.multiprocess import mark_process_dead as forget_live_gauges
+from prometheus_client.values import close_all_multiprocess_files
 
 from gateway.core.receipt import Receipt
 
@@ -195,3 +196,8 @@ def prepare_multiprocess(directory: Path) -> None:
 def mark_process_dead(pid: int, directory: Path) -> None:
     """Take the gauges of a worker that has ended out of the sums. Its counts stay. Call it where workers are reaped."""
     forget_live_gauges(pid, str(directory))  # type: ignore[no-untyped-call]
+
+
+def close_multiprocess() -> None:
+    """Close the files of this process's values; none may change after that. The last act of a worker."""
+    close_all_multiprocess_files()  # type: ignore[no-untyped-call]

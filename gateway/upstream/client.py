@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +12,7 @@ from yarl import URL
 from gateway import __version__
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import Failure, UpstreamFailed
+from gateway.upstream.answer import AiohttpAnswer, DecodedAnswer
 from gateway.upstream.connection import Connector, RequestBody
 from gateway.upstream.decoding import IDENTITY, SUPPORTED, Inflater
 from gateway.upstream.dns import Lookup, Resolver, system_lookup
@@ -120,81 +119,6 @@ class AiohttpUpstream:
         if response.status < 200:
             raise UpstreamFailed(Failure("upstream_error", "protocol", detail=f"status {response.status}"))
         raise UpstreamFailed(encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}"))
-
-
-class AiohttpAnswer:
-    """An answer whose head is here."""
-
-    def __init__(self, response: ClientResponse, linger_s: float, lingering: set[AiohttpAnswer]) -> None:
-        self.status: int = response.status
-        self.headers: Mapping[str, str] = response.headers
-        self._response = response
-        self._content = response.content
-        self._linger_s = linger_s
-        self._lingering = lingering
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_closed = False
-
-    async def read(self) -> bytes:
-        """
-        The next bytes as they come, b"" at the end.
-
-        Raises:
-            UpstreamFailed: The body broke off or made no sense; what had come before was handed out first.
-        """
-        try:
-            return await self._content.readany()
-        except LIBRARY_ERRORS as exc:
-            # aiohttp forgets what it has buffered when a body breaks; those tokens were received and are billed
-            rest = b"" if self._is_closed else self._content._read_nowait(-1)
-            if rest:
-                return rest
-            raise UpstreamFailed(failure_of(exc)) from exc
-
-    def close(self) -> None:
-        """Drop the connection at once, unless the body has ended and it is back in the pool."""
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._lingering.discard(self)
-        self._response.close()
-
-    def release(self) -> None:
-        """
-        Keep the connection if the body has ended or ends shortly, else drop it. Does not wait.
-
-        aiohttp puts the connection back by itself when the end comes, and `close` leaves it alone from then on: so one
-        timer is all that is needed, and none when the end is here already.
-        """
-        if self._response.closed or self._timer is not None:
-            return
-        self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.close)
-        self._lingering.add(self)
-
-
-class DecodedAnswer(AiohttpAnswer):
-    """An answer that came compressed; what it says of its length and encoding does not hold for the bytes we give."""
-
-    def __init__(
-        self, response: ClientResponse, linger_s: float, lingering: set[AiohttpAnswer], inflater: Inflater
-    ) -> None:
-        super().__init__(response, linger_s, lingering)
-        headers = response.headers.copy()
-        headers.popall("Content-Encoding")
-        headers.popall("Content-Length", None)
-        self.headers = headers
-        self._inflater = inflater
-
-    async def read(self) -> bytes:
-        inflater = self._inflater
-        while True:
-            if out := inflater.take():
-                return out
-            data = await super().read()
-            if not data:
-                inflater.finish()
-                return b""
-            inflater.feed(data)
 
 
 class _NoCookies(DummyCookieJar):

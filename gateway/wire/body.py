@@ -125,9 +125,8 @@ def _structural(body: bytes, enough: int) -> int:
     bound = 3 * (_count(body, b"{") + _count(body, b"[")) + 2 * _count(body, b",")
     if bound <= enough:
         return bound
-    skeleton, strings = _STRING.subn(b"", body, enough + 1)
-    if strings > enough:  # each string but a lone root has its own comma, colon or opening before it
-        return strings
+    # Each string of an object has its own comma, colon or opening before it: past *enough* strings all is said.
+    skeleton = _STRING.sub(b"", body, enough + 1)
     return len(skeleton.translate(None, _NOT_STRUCTURAL))
 
 

@@ -158,6 +158,10 @@ class Running:
         """CPU seconds so far; none for direct."""
         return self.program.cpu_s() if self.program else 0.0
 
+    def waited_s(self) -> float:
+        """Seconds spent waiting for the core so far; none for direct."""
+        return self.program.waited_s() if self.program else 0.0
+
     def stop(self) -> None:
         """End the program, if there is one."""
         if self.program:

@@ -77,13 +77,21 @@ class Program:
         self._tree = tuple(_tree(self._process.pid))
 
     def cpu_s(self) -> float:
-        """Seconds on a core, all threads of the tree (first field of schedstat: nanoseconds, proc(5))."""
+        """Seconds on a core, all threads of the tree."""
+        return self._schedstat(0)
+
+    def waited_s(self) -> float:
+        """Seconds in which a thread of the tree could have run but its core was taken."""
+        return self._schedstat(1)
+
+    def _schedstat(self, place: int) -> float:
+        """A sum of schedstat's nanoseconds (kernel documentation, scheduler/sched-stats: on core, in the run queue)."""
         total = 0
         for pid in self._tree:
             with contextlib.suppress(OSError):
                 for task in os.listdir(f"/proc/{pid}/task"):
                     with open(f"/proc/{pid}/task/{task}/schedstat", "rb") as file:
-                        total += int(file.read().split(None, 1)[0])
+                        total += int(file.read().split()[place])
         return total / 1e9
 
     def pss_kb(self) -> int:

@@ -39,6 +39,19 @@ def percentile(values: Sequence[int], share: float) -> float:
     return float(ordered[min(len(ordered) - 1, int(share * len(ordered)))])
 
 
+class Waiting:
+    """The share of time in which a target waited for its core: how busy the machine was with other things."""
+
+    def __init__(self, target: Running) -> None:
+        self._target = target
+        self._start = time.monotonic(), target.waited_s()
+
+    def share(self) -> float:
+        """Of the time since the start; above 1 with several threads."""
+        start, waited = self._start
+        return round((self._target.waited_s() - waited) / (time.monotonic() - start), 3)
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What to run and where."""
@@ -128,9 +141,10 @@ class Bench:
             target.program.refresh()
         async with asyncio.timeout(_ONE_MEASUREMENT_S), Load(target.port, work.plan) as load:
             await asyncio.sleep(_WARM_S)
-            own = time.process_time()
+            own, waiting = time.process_time(), Waiting(target)
             seen = await window(load.tally, self._order.effort.cpu_s, target.cpu_s)
             own = time.process_time() - own
+            waited = waiting.share()
         count = getattr(seen, work.unit)
         self._note(
             target.name,
@@ -142,12 +156,14 @@ class Bench:
             per_s=round(count / seen.wall_s),
             core=round(seen.cpu_s / seen.wall_s, 2),
             load_core=round(own / seen.wall_s, 2),
+            waited=waited,
             failed=load.tally.failed,
         )
 
     async def _latency(self, running: Sequence[Running]) -> None:
         for round_ in range(self._order.effort.latency_rounds):
             for target in running:
+                waiting = Waiting(target)
                 json_load = await self._timed(target, scenarios.LATENCY_JSON)
                 stream_load = await self._timed(target, scenarios.LATENCY_STREAM)
                 json_ns, first_ns = json_load.tally.latencies, stream_load.tally.first_bytes
@@ -158,6 +174,7 @@ class Bench:
                     "added",
                     round_,
                     n=len(json_ns),
+                    waited=waiting.share(),
                     json_p50_ms=round(percentile(json_ns, 0.5) / 1e6, 3),
                     json_p99_ms=round(percentile(json_ns, 0.99) / 1e6, 3),
                     first_p50_ms=round(percentile(first_ns, 0.5) / 1e6, 3),
@@ -183,7 +200,7 @@ class Bench:
             if column.background:
                 await stack.enter_async_context(Load(target.port, column.background))
                 await asyncio.sleep(_WARM_S)
-            seconds = self._order.effort.cancel_s
+            seconds, waiting = self._order.effort.cancel_s, Waiting(target)
             cancels = await cancel_for(target.port, self._provider, column.leaving, seconds)
         latencies = {f"{dialect} {how}": ns for (dialect, how), ns in cancels.latencies.items()}
         every = [ns for values in latencies.values() for ns in values]
@@ -193,6 +210,7 @@ class Bench:
             column.name,
             round_,
             n=len(every),
+            waited=waiting.share(),
             p50_ms=round(percentile(every, 0.5) / 1e6, 2),
             p99_ms=round(percentile(every, 0.99) / 1e6, 2),
             max_ms=round(max(every, default=0) / 1e6, 2),

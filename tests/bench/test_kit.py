@@ -308,3 +308,13 @@ def test_report_names_streams_left_open() -> None:
     table = Report([cancel | {"left_open": 1, "not_sent": 0}], candidates.NAMES).markdown()
 
     assert "**1 left open** | - | <= 3 / 20 / 50, none left open | **not met** |" in table
+
+
+@pytest.mark.parametrize(("waited", "said"), [(0.3, True), (0.001, False)])
+def test_report_says_when_the_machine_was_busy(waited: float, said: bool) -> None:
+    """A reader is told that figures were taken while something else used the cores."""
+    busy = record("nginx", 0, 30) | {"name": "paced_openai", "waited": waited}
+
+    table = Report([busy], candidates.NAMES).markdown()
+
+    assert ("The machine was busy" in table) is said

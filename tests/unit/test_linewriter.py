@@ -174,9 +174,30 @@ sys.exit(3 if not writer.close(0.2) else 4)
 """
 
 
+def test_missing_thread_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the system has no thread to give, a line waits for the next one instead of raising."""
+    stream = io.BytesIO()
+    writer = writer_on(stream)
+    start = threading.Thread.start
+    answers = [RuntimeError("can't start new thread")]
+
+    def scarce(thread: threading.Thread) -> None:
+        if answers:
+            raise answers.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+    writer.write(b"one\n")
+    writer.write(b"two\n")
+    writer.close()
+
+    assert stream.getvalue() == b"one\ntwo\n"
+
+
 def test_forked_process_writes_its_own_lines_once() -> None:
     """A child starts with an empty queue and a live thread: its lines come, and the parent's come once."""
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, timeout=30, check=False)
+    quiet = "-Wignore::DeprecationWarning"  # Python 3.12 and later warn of any fork beside a thread
+    done = subprocess.run([sys.executable, quiet, "-c", FORK], capture_output=True, timeout=30, check=False)
 
     assert (done.returncode, sorted(done.stdout.split()), done.stderr) == (0, [b"child", b"parent"], b"")
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import structlog
-from aiohttp.http_exceptions import InvalidHeader
 
 from gateway import telemetry
 from gateway.linewriter import MAX_BYTES
@@ -168,14 +167,14 @@ def test_library_line_with_wrong_arguments_is_survived(log: Log) -> None:
 def test_http_libraries_quote_no_request(log: Log, name: str) -> None:
     """Of the HTTP server's own errors only the type and the place remain, since their words quote headers."""
     try:
-        raise InvalidHeader(b"Authorization: x canary")
-    except InvalidHeader as exc:
+        raise ValueError("bad header x-odd canary")
+    except ValueError as exc:
         logging.getLogger(name).exception("Error handling request from %s: canary", "peer", exc_info=exc)
     lines = log.lines()
 
     assert "canary" not in json.dumps(lines)
     assert (lines[0]["logger"], lines[0]["exception"][0]["type"], "message" in lines[0]) == (
-        name, "InvalidHeader", False,
+        name, "ValueError", False,
     )
 
 

@@ -48,6 +48,36 @@ async def test_h4_half_a_head(head: bytes, error_type: str | None) -> None:
         assert door.refused == [("header_timeout", 408)]
 
 
+async def test_h4_half_a_head_on_a_used_connection() -> None:
+    """The deadline of a head holds for every request of a connection, whatever the pause between requests may be."""
+    async with open_door(header_s=0.2, keepalive_s=60) as door:
+        reader, writer = await door.connect()
+        writer.write(request())
+        await reader.readuntil(b"}")
+        writer.write(b"POST /anthropic/v1/messages HT")
+        async with asyncio.timeout(2):
+            (reply,) = replies(await reader.read())
+
+        assert (reply.status, reply.json["type"]) == (408, "error")
+        await hang_up(writer)
+
+
+async def test_b10_endless_head() -> None:
+    """A head that arrives in pieces is refused when it is larger than any head, long before its lines are too many."""
+    async with open_door(header_s=5, max_head_bytes=10_000) as door:
+        reader, writer = await door.connect()
+        writer.write(b"GET /v1/models HTTP/1.1\r\n")
+        answer = asyncio.ensure_future(reader.read())
+        while not answer.done():
+            writer.write(b"a: " + b"x" * 1000 + b"\r\n")
+            await asyncio.wait([answer], timeout=0.005)
+
+        (reply,) = replies(answer.result())
+        assert (reply.status, reply.code) == (431, "headers_too_large")
+        assert door.refused == [("headers_too_long", 431)]
+        await hang_up(writer)
+
+
 async def test_b4_dripping_head() -> None:
     """Bytes that drip in do not move the deadline of the head."""
     async with open_door(header_s=0.3) as door:

@@ -183,6 +183,32 @@ async def test_e15_pipelined_after_error() -> None:
         assert door.server.requests_count == 1
 
 
+async def test_e15_garbage_behind_a_running_request() -> None:
+    """Garbage that keeps coming while a request runs is not collected: one refusal waits for its turn."""
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: web.BaseRequest) -> web.StreamResponse:
+        started.set()
+        await release.wait()
+        return web.json_response({})
+
+    async with open_door(slow) as door:
+        reader, writer = await door.connect()
+        writer.write(request())
+        await started.wait()
+        for _ in range(20):
+            writer.write(b"\x00garbage\r\n")
+            await asyncio.sleep(0.005)  # segments of their own
+        waiting = [len(connection._messages) for connection in door.server.connections]
+        release.set()
+        async with asyncio.timeout(2):
+            got = await reader.read()
+        await hang_up(writer)
+
+        assert waiting == [1]
+        assert [reply.status for reply in replies(got)] == [200, 400]
+
+
 async def test_b11_pipelining() -> None:
     """Pipelined requests are answered one for one and in order; garbage behind them ends the connection after them."""
     paths = [f"/v1/{number}" for number in range(50)]

@@ -12,11 +12,11 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.loglines import clean
-from gateway.storage.database import async_url, open_engine
+from gateway.storage.database import open_engine
 
 # Two releases at once would both create what is missing. Any number will do that no other program uses for a lock of
 # the same database; this one is "anoman" in ASCII.
@@ -32,7 +32,7 @@ class Upgraded:
     """What `upgrade` did.
 
     Attributes:
-        database: Its URL without the password.
+        database: Its URL without password and query.
         known: The newest revision that this version of the gateway has; None while it has none.
         before: The revision that the database was at; None for an empty one.
     """
@@ -64,7 +64,7 @@ def upgrade(database_url: str) -> Upgraded:
             before = asyncio.run(_upgrade(database_url, config))
         except (SQLAlchemyError, asyncpg.PostgresError, CommandError, OSError) as exc:
             raise MigrationError(f"{type(exc).__name__}: {clean(str(exc))}") from exc
-    return Upgraded(async_url(database_url).render_as_string(hide_password=True), known, before)
+    return Upgraded(make_url(database_url).set(query={}).render_as_string(hide_password=True), known, before)
 
 
 async def _upgrade(database_url: str, config: Config) -> str | None:

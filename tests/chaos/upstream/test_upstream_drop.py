@@ -10,7 +10,8 @@ import pytest
 import trustme
 
 from gateway.core.errors import UpstreamFailed
-from gateway.upstream.client import AiohttpAnswer, AiohttpUpstream
+from gateway.upstream.answer import AiohttpAnswer
+from gateway.upstream.client import AiohttpUpstream
 from tests.chaos.upstream.raw_peer import CHUNKED, LIMITS, Conn, RawPeer, answer, chunk, request, serving
 
 PROMISE_S = 0.05  # contract 6: a client that leaves closes the upstream within 50 ms
@@ -155,6 +156,22 @@ async def test_close_while_the_request_is_still_being_written(upstream: AiohttpU
     assert at_s - start_s < PROMISE_S
 
 
+async def test_whole_answer_before_the_request_was_taken(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """An early refusal is handed over, and the connection with the half-sent request is dropped, not reused."""
+    task = asyncio.create_task(upstream.open(request(peer.url, BIG)))
+    conn = await peer.accept()
+    await conn.send(answer(b"too large", status=b"413 Content Too Large"))
+    start_s = time.monotonic()
+
+    got = await task
+    body = await got.read()
+    got.release()
+
+    how, at_s = await conn.left()
+    assert (got.status, body, how) == (413, b"too large", "rst")
+    assert at_s - start_s < 2 * PROMISE_S
+
+
 async def test_close_wakes_a_reader(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """A `read` that waits when the answer is closed fails; it does not wait on, nor report an end."""
     got, _ = await opened(upstream, peer, CHUNKED)
@@ -187,6 +204,7 @@ async def test_release_of_an_ended_body(upstream: AiohttpUpstream, peer: RawPeer
 
     got.release()
 
+    assert not upstream._lingering
     task = asyncio.create_task(upstream.open(request(peer.url)))
     await conn.request()
     await conn.send(answer(b"again"))

@@ -8,7 +8,8 @@ import tracemalloc
 import zlib
 
 from gateway.core.errors import Failure, UpstreamFailed
-from gateway.upstream.client import AiohttpAnswer, AiohttpUpstream
+from gateway.upstream.answer import AiohttpAnswer
+from gateway.upstream.client import AiohttpUpstream
 from tests.chaos.upstream.raw_peer import Conn, RawPeer, answer, chunk, request
 
 BOMB = gzip.compress(bytes(64 << 20))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.body import BadBody, BodyLimits, parse_object, replace_members
+from gateway.wire.body import BadBody, BodyLimits, _count, parse_object, replace_members
 from tests.support.scale import examples
 
 LIMITS = BodyLimits(max_depth=16, max_structural=500)
@@ -102,7 +102,7 @@ def test_b7_depth(open_close: tuple[bytes, bytes], skipped: bytes) -> None:
         assert parse(nested(16) % skipped)
         assert "too deeply" in refusal(nested(17) % skipped).message
     wide = BodyLimits(max_depth=16, max_structural=1_000_000)
-    for depth in (900, 990, 1000, 100_000):
+    for depth in (*range(850, 1001), 100_000):
         message = refusal(nested(depth) % skipped, wide).message
         assert "too deeply" in message or message == TWICE
     assert "too deeply" in refusal(b'{"a":' + opening * 100_000, wide).message
@@ -240,12 +240,22 @@ def test_b9_large_bodies() -> None:
     assert refusal(b'"' * 300_000, limits)
 
 
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 70_000), st.sampled_from([b'"', b'""', b"x"])), max_size=5))
+def test_count_equals_count(runs: list[tuple[int, bytes]]) -> None:
+    """Leaping over long stretches misses and doubles nothing."""
+    body = b"".join(b"A" * length + end for length, end in runs)
+
+    assert _count(body, b'"') == body.count(b'"')
+
+
 def test_large_strings_are_counted_right() -> None:
     """Quotes and structure on both sides of strings longer than any stride are all seen."""
     for length in (32_000, 32_768, 65_530, 65_536, 200_000):
         image = b"A" * length
         body = b'{"a":["%b","\\"",{"b":"%b"}],"c":1%b}'
 
+        assert _count(body % (image, image, b""), b'"') == 13
         assert parse(body % (image, image, b""), BodyLimits())["c"] == b"1"
         assert refusal(body % (image, image, b',"a":"%b"' % image), BodyLimits()).param == "a"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from email.utils import formatdate
 from typing import Any, get_args
 
@@ -56,6 +57,7 @@ def test_header_values(value: object, encoded: str) -> None:
         ("a\u2028b\u2029c\u0085d", "abcd"),
         ("x" * 40, "x" * 16),
         ("\x00" * 10 + "x" * 40, "x" * 16),
+        ("\x00" * 64 + "x", ""),
     ],
 )
 def test_h22_clean_text(value: str, clean: str) -> None:
@@ -100,6 +102,19 @@ def test_a10_retry_after(headers: dict[str, str], wait_s: float | None) -> None:
     assert parse_retry_after(headers, NOW_S) == wait_s
 
 
+def test_a10_date_without_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A10: a date with zone -0000 is UTC, wherever the gateway runs."""
+    monkeypatch.setenv("TZ", "Asia/Jakarta")
+    time.tzset()
+    try:
+        wait_s = parse_retry_after({"retry-after": "Tue, 14 Nov 2023 22:14:20 -0000"}, NOW_S)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert wait_s == 60.0
+
+
 @pytest.mark.parametrize("text", ["", "soon", "1e3", "inf", "nan", "0x10", "+1", "1,5", "\u0661", "1 2", "Nov", "\x00"])
 def test_a10_retry_after_that_says_nothing(text: str) -> None:
     """A10: nonsense is no wait at all."""
@@ -130,7 +145,8 @@ def test_switches(value: Any, on: bool) -> None:
     "host",
     ["localhost", "localhost:8080", "gateway.example.com", "gateway.example.com.:443", "my_service:8080",
      "127.0.0.1", "127.0.0.1:65535", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]:1", "xn--bcher-kva.example",
-     "a" * 63 + ".b", "1a.2b"],
+     "a" * 63 + ".b", "1a.2b",
+     ".".join(["a" * 63] * 3 + ["b" * 61]) + ".:8080"],
 )  # fmt: skip
 def test_h8_hosts(host: str) -> None:
     """H8: names, IPv4 and bracketed IPv6 addresses are hosts, with a port or without."""
@@ -142,8 +158,8 @@ def test_h8_hosts(host: str) -> None:
     ["", ":80", "host:", "host:0", "host:65536", "host:99999", "host:123456", "host:080", "host:8o", "host:-1", "a b",
      "a/b", "user@host", "http://host", "host\n", "host:80\n", "host\r\nx: y", "a..b", ".a", "-a", "a-", "::1",
      "[::1", "[::1]x", "[::1]:", "[::g]", "[1.2.3.4]", "[fe80::1%eth0]", "[]", "1.2.3", "1.2.3.256", "01.2.3.4",
-     "999.1.1.1", "a.1", "h\u00e9", "\u0661.1.1.1", "a" * 64, ".".join(["a" * 50] * 6), "a,b",
-     "a\\b", "a?b", "a#b", "a%2e"],
+     "999.1.1.1", "a.1", "h\u00e9", "\u0661.1.1.1", "a" * 64, ".".join(["a" * 50] * 6), ".".join(["a" * 63] * 3 + ["b" * 62]),
+     "a,b", "a\\b", "a?b", "a#b", "a%2e"],
 )  # fmt: skip
 def test_h8_no_hosts(host: str) -> None:
     """H8: anything else is not."""

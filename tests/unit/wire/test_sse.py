@@ -44,7 +44,9 @@ def reference(stream: bytes) -> list[Event]:
             line += byte
     lines += [line, b""]
     lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-    events, name, data = [], b"", []
+    events: list[Event] = []
+    data: list[bytes] = []
+    name = b""
     for line in lines:
         if line == b"":
             if b"\n".join(data):
@@ -196,6 +198,19 @@ def test_one_leading_byte_order_mark() -> None:
     assert read(mark + mark + b"data: a\n\n" + mark + b"data: b\n\n" + b"data: c\n\n") == [Event(b"", b"c")]
 
 
+def test_reads_that_only_look_canonical() -> None:
+    """Between events, a read that looks like one frame is still read by the standard: CR in it, no data, a late BOM."""
+    splitter = FrameSplitter(MIB)
+    reads = [
+        b"", b"data: 1\n\n", b"data: a\rdata: b\n\n", b"data: \n\n", b"event: x\ndata: \n\n",
+        b"event: x\rid: 1\ndata: y\n\n", b"\xef\xbb\xbfdata: no\n\n", b"data: 2\n\n",
+    ]  # fmt: skip
+
+    given = [[(event.name, event.data) for event in splitter.feed(data)] for data in reads]
+
+    assert given == [[], [(b"", b"1")], [(b"", b"a\nb")], [], [], [(b"x", b"y")], [], [(b"", b"2")]]
+
+
 def test_data_lines_are_joined() -> None:
     """Several data lines are one event, joined by LF; of several names the last counts."""
     assert read(b"event: a\ndata: 1\nevent: b\ndata:\ndata: 3\n\n") == [Event(b"b", b"1\n\n3")]
@@ -209,9 +224,10 @@ def test_whole_events_before_the_oversized_one_are_given_first() -> None:
         Event(b"", b"a"),
         Event(b"", b"b"),
     ]
-    for call in (lambda: splitter.feed(frame(b"d")), splitter.close, splitter.close):
-        with pytest.raises(FrameTooLarge):
-            call()
+    with pytest.raises(FrameTooLarge):
+        splitter.feed(frame(b"d"))
+    with pytest.raises(FrameTooLarge):
+        splitter.close()
 
 
 @pytest.mark.parametrize("ended", [b"", b"\n", b"\n\n"])
