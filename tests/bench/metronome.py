@@ -60,11 +60,16 @@ class Metronome:
             self._period(0)
 
     def close(self) -> None:
-        """Stop for good."""
+        """Stop for good; twice is as good as once."""
+        if self._fd < 0:
+            return
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
+        self._fd = -1
 
     def _period(self, nanoseconds: int) -> None:
+        if self._fd < 0:  # closed; connections still end and leave
+            return
         spec = struct.pack("4q", 0, nanoseconds, 0, nanoseconds)  # struct itimerspec: interval, first; zero disarms
         if _libc.timerfd_settime(self._fd, 0, spec, None):
             raise OSError(ctypes.get_errno(), "timerfd_settime")

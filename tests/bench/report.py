@@ -140,7 +140,7 @@ class Report:
             return ""
         return (
             f"**The machine was busy**: programs under test waited for their core {median(shares):.0%} of the time. "
-            "Latencies and cancels are longer and CPU is higher than on an idle machine; ratios within the run still hold."
+            "Latencies and cancels are longer and CPU is higher than on an idle machine; ratios within the run hold."
         )
 
     def _trouble(self) -> str:
@@ -162,7 +162,12 @@ def _within(us: Sequence[int]) -> bool:
 def _triple(us: Sequence[int]) -> str:
     if not us:
         return "-"
-    return " / ".join(f"{value / 1000:.2g}" for value in (percentile(us, 0.5), percentile(us, 0.99), max(us)))
+    return " / ".join(map(_ms, (percentile(us, 0.5), percentile(us, 0.99), max(us))))
+
+
+def _ms(us: float) -> str:
+    """Milliseconds with two digits that mean something."""
+    return f"{us / 1000:.2g}" if us < 10_000 else f"{us / 1000:.0f}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

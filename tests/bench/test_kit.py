@@ -231,6 +231,19 @@ async def test_cancels_are_seen(provider: Provider, leaving: Leaving) -> None:
     assert all(ns > 0 for values in cancels.latencies.values() for ns in values)
 
 
+async def test_provider_may_close_before_its_clients(provider: Provider) -> None:
+    """A stream that ends after the provider closed ends quietly."""
+    errors: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["message"]))
+
+    async with Load(provider.port, Plan(Script(events=1000, interval_ms=20), 1, stream=True, timed=True)) as load:
+        while not load.tally.frames:  # noqa: ASYNC110 - see until()
+            await asyncio.sleep(0.005)
+        provider.close()
+
+    assert errors == []
+
+
 async def test_cancels_not_passed_on_are_left_open(provider: Provider) -> None:
     """A proxy that keeps its upstream connection after its client left is caught."""
     writers: list[asyncio.StreamWriter] = []
