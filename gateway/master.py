@@ -32,7 +32,7 @@ from gateway.core.errors import Level
 from gateway.loglines import clean, render_console, render_json
 from gateway.metrics import mark_process_dead, prepare_multiprocess
 from gateway.settings import LoggingSettings, Settings, SettingsError
-from gateway.worker import HANDLED, GatewayWorker, bind_shared
+from gateway.worker import HANDLED, GatewayWorker
 
 HANG_S = 30  # gunicorn's own default: a loop that has not turned for so long will not again
 KILL_S = 0.5  # kept of `exit_s` to kill and reap workers that overstay; that takes milliseconds
@@ -97,16 +97,16 @@ class Service(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     Attributes:
         settings: Those in force; a reload replaces them.
-        reserved: Bound like the workers' sockets, but not listening: it keeps the port while workers come and go.
+        listener: Shared by all workers; the kernel hands each connection to one of them.
         metrics_directory: Prepared; see `gateway.metrics`.
     """
 
     def __init__(
-        self, settings: Settings, reread: Callable[[], Settings], reserved: socket.socket, metrics_directory: Path
+        self, settings: Settings, reread: Callable[[], Settings], listener: socket.socket, metrics_directory: Path
     ) -> None:
         self.settings = settings
         self.reread = reread
-        self.reserved = reserved
+        self.listener = listener
         self.metrics_directory = metrics_directory
         self.log = MasterLog(settings.logging)
         super().__init__()
@@ -114,7 +114,7 @@ class Service(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def load_config(self) -> None:
         """Everything gunicorn is told. It reads no file and no variable of its own for us."""
         choices = {
-            "bind": f"fd://{self.reserved.fileno()}",
+            "bind": f"fd://{self.listener.fileno()}",
             "workers": self.settings.server.workers,
             "worker_class": GatewayWorker,
             "timeout": HANG_S,
@@ -151,7 +151,7 @@ class Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
 
     def __init__(self, app: Service) -> None:
         super().__init__(app)
-        self.LISTENERS = [app.reserved]
+        self.LISTENERS = [app.listener]
 
     def setup(self, app: Service) -> None:
         self.log = app.log
@@ -212,22 +212,19 @@ def serve_workers(
     settings: Settings, reread: Callable[[], Settings], listener: socket.socket, metrics_directory: Path
 ) -> None:
     """
-    Serve where *listener* listens, in `settings.server.workers` processes, until SIGTERM.
+    Serve on *listener* in `settings.server.workers` processes until SIGTERM.
 
     Args:
         reread: Gives fresh settings for a reload, or raises SettingsError.
-        listener: Proves that nobody else has the address (the workers' sockets would share it); closed at once.
         metrics_directory: Where the workers share their metrics; PROMETHEUS_MULTIPROC_DIR names it. Removed at the end.
 
     Raises:
         SystemExit: Always, in the master and in every worker.
     """
     master = os.getpid()
-    address, family = listener.getsockname(), listener.family
-    listener.close()
     try:
         prepare_multiprocess(metrics_directory)
-        Service(settings, reread, bind_shared(address, family), metrics_directory).run()
+        Service(settings, reread, listener, metrics_directory).run()
     finally:
         if os.getpid() == master:  # every worker comes through here too, on its way out
             shutil.rmtree(metrics_directory, ignore_errors=True)

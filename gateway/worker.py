@@ -7,7 +7,6 @@ import io
 import os
 import select
 import signal
-import socket
 import sys
 from types import FrameType
 from typing import IO, Any, cast
@@ -25,24 +24,6 @@ HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 HEARTBEAT_S = 1.0  # a thirtieth of the silence after which the master kills a worker
 BOOT_FAILED = 3  # gunicorn's own code: the master gives up instead of trying for ever
 CRASHED = 1  # after it has served: the master starts another
-
-
-def bind_shared(address: tuple[Any, ...], family: int) -> socket.socket:
-    """
-    A socket bound to *address* beside others like it. It does not listen yet.
-
-    With one listening socket for all, an idle kernel hands every connection to the same worker (measured: 20 of 20);
-    a socket each lets it spread them by their ports. Streams are long, and limits are divided by the workers.
-    """
-    sock = socket.socket(family)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        sock.bind(address)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 class SharedOutput(io.RawIOBase):
@@ -64,7 +45,7 @@ class SharedOutput(io.RawIOBase):
 
 class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     """
-    One `App` on sockets beside the master's, with our signals, our drain and a heartbeat for the master.
+    One `App` on the inherited sockets, with our signals, our drain and a heartbeat for the master.
 
     Everything here runs after the fork, `__init__` excepted: no thread and no event loop exists before.
     """
@@ -117,25 +98,23 @@ class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
             cast("IO[Any]", SharedOutput(sys.stdout.fileno())),
             on_drop=metrics.lines_dropped,
         )
-        sockets: list[socket.socket] = []
         try:
-            sockets += [bind_shared(sock.getsockname(), sock.family) for sock in self.sockets]
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._serve(sockets, telemetry, metrics))
+                runner.run(self._serve(telemetry, metrics))
         finally:
-            for sock in sockets + self.sockets:
+            for sock in self.sockets:
                 sock.close()
             telemetry.close()
             close_multiprocess()
 
-    async def _serve(self, sockets: list[socket.socket], telemetry: Telemetry, metrics: MetricsRecorder) -> None:
+    async def _serve(self, telemetry: Telemetry, metrics: MetricsRecorder) -> None:
         self._serving = app = App(self.app.settings, self.app.reread, telemetry, metrics)
         for number in self._early:
             self._take(number)
         tasks = Tasks(lambda task, exc: telemetry.log.error(events.INTERNAL_ERROR, task=task, exc_info=exc))
         heartbeat = tasks.spawn(self._beat(app), name="heartbeat")
         try:
-            await app.serve(sockets)
+            await app.serve(self.sockets)
         finally:
             heartbeat.cancel()
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from gateway.core.catalog import DialectName
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
+class CallOptions(Struct, frozen=True, gc=False):
     """The gateway's own request headers, read."""
 
     strip_extension: bool = False
@@ -23,8 +21,7 @@ class CallOptions:
     agent_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One request for a completion.
 
     Attributes:
@@ -44,8 +41,7 @@ class Call:
     forward_headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRequest:
+class UpstreamRequest(Struct, frozen=True, gc=False):
     """A request to a provider, ready to be sent. Built purely; `headers` hold the credential and are not for logs."""
 
     url: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from gateway.core.call import Call
 from gateway.core.catalog import Key, Model, Route
@@ -14,8 +15,7 @@ Outcome = Literal["completed", "cancelled", "interrupted", "rejected", "failed"]
 AttemptResult = Literal["open", "ok", "failed", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True, gc=False):
     """Where a key stands after its admission; None where the tier has no such limit."""
 
     rpm: int | None = None
@@ -25,8 +25,7 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct):
     """One call of a provider."""
 
     route: Route
@@ -36,8 +35,7 @@ class Attempt:
     ended_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, gc=False):
     """A whole HTTP answer: `headers` besides those every answer carries."""
 
     status: int
@@ -45,8 +43,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(Struct):
     """Everything that is known of one request while it runs; the only mutable thing that stages share.
 
     All `*_s` stamps are seconds of the monotonic clock; None means that it has not happened.

@@ -76,12 +76,14 @@ class Weight:
     numerator: int
     denominator: int
 
-    def __mul__(self, other: Weight) -> Weight:
-        return Weight(self.numerator * other.numerator, self.denominator * other.denominator)
 
-    def of(self, tokens: int) -> int:
-        """*tokens* x weight, rounded half up once."""
-        return (2 * tokens * self.numerator + self.denominator) // (2 * self.denominator)
+def weigh(tokens: int, *weights: Weight) -> int:
+    """*tokens* times every one of *weights*, rounded half up once at the end."""
+    numerator, denominator = 2 * tokens, 2
+    for weight in weights:
+        numerator *= weight.numerator
+        denominator *= weight.denominator
+    return (numerator + denominator // 2) // denominator
 
 
 def parse_weight(text: str) -> Weight:

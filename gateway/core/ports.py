@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from gateway.core.call import UpstreamRequest
 from gateway.core.catalog import Key
@@ -13,15 +14,13 @@ from gateway.core.exchange import Limits
 from gateway.core.receipt import Receipt
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True, gc=False):
     """The key may go on; its slot is held until `Counters.release`."""
 
     limits: Limits
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True, gc=False):
     """The key is over a limit; nothing is held."""
 
     kind: ErrorKind

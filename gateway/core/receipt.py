@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from gateway.core.catalog import Mode, Provider
 from gateway.core.exchange import Exchange, Limits, Outcome
-from gateway.core.money import Weight, format_usd
+from gateway.core.money import Weight, format_usd, weigh
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 _OFF = {"status": "off"}
@@ -21,8 +23,7 @@ GUARDRAILS_OFF: dict[str, dict[str, str]] = dict.fromkeys(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True, gc=False):
     """The settled facts. Field names are those of the `exchange.settled` log line and of the trace row."""
 
     request_id: str
@@ -171,7 +172,7 @@ def draw_up(
     free = outcome == "interrupted" and (usage.completion_tokens == 0 or not tariff.bill_interrupted)
     if route is not None and model is not None and not free:
         mode: Mode = "provider_cache" if usage.cached_tokens else "realtime"
-        weighted = (route.provider.weight * model.weight * tariff.modes[mode]).of(usage.total_tokens)
+        weighted = weigh(usage.total_tokens, route.provider.weight, model.weight, tariff.modes[mode])
         cost = model.price.cost(usage)
     provider = route.provider if route else None
     return Receipt(

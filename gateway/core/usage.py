@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 Basis = Literal["provider_final", "received", "estimated", "cache", "none"]
 
 MAX_TOKENS = 100_000_000  # no context window comes near it: more is a lie of the upstream, not a count
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True, gc=False):
     """Tokens of one exchange. Cached and cache-write tokens are part of the prompt, reasoning of the completion."""
 
     prompt_tokens: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +13,7 @@ from gateway.core.catalog import Route
 from gateway.core.errors import UpstreamFailed
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
+from gateway.dialects.answer import read_answer
 from gateway.dialects.anthropic_stream import AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import Dialect, Journey
@@ -42,7 +44,6 @@ class _Facts(Struct, gc=False):
 
 
 _facts = msgspec.json.Decoder(_Facts)
-_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[str, str], ...]) -> Call:
@@ -85,7 +86,8 @@ class AnthropicCompletion:
             return reader.usage(0), "provider_final"
         tally = Tally()
         for block in content:
-            tally.add(msgspec.json.encode(block).decode())
+            if isinstance(block, dict):
+                tally.add("".join(_words(block.get(name)) for name in ("text", "thinking", "input")))
         prompt = 0 if reader.has_prompt else prompt_tokens(self._journey.call)
         return reader.usage(prompt, reader.counts.get("output_tokens", tally.tokens())), "estimated"
 
@@ -97,21 +99,25 @@ class AnthropicCompletion:
         }
         if not self._journey.call.options.strip_extension:
             changes["_anoman"] = extension(receipt)
-        return replace_members(self._members, changes)
+        members = {name: value for name, value in self._members.items() if name != "_anoman"}  # of a gateway behind us
+        return replace_members(members, changes)
 
 
 def read_completion(body: bytes, journey: Journey) -> AnthropicCompletion:
     """*body* as a message. Raises UpstreamFailed for an error object or anything that has no content."""
-    try:
-        members = _members.decode(body)
-        content = msgspec.json.decode(members.get("content", b"null"))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-        raise UpstreamFailed(malformed(f"{type(exc).__name__}: {exc}")) from exc
-    if bytes(members.get("type", b"")) == b'"error"':
+    members, root = read_answer(body)
+    content = root.get("content")
+    if root.get("type") == "error":
         raise UpstreamFailed(in_band_failure(body))
     if not isinstance(content, list):
         raise UpstreamFailed(malformed("no content in the answer"))
     return AnthropicCompletion(members, content, journey)
+
+
+def _words(value: object) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value)
 
 
 ANTHROPIC_MESSAGES = Dialect(

@@ -8,13 +8,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway.core.receipt import Receipt, extension, precall_extension
-from gateway.core.usage import Basis, Usage
+from gateway.core.usage import Basis, Usage, count
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import Journey
 from gateway.dialects.failures import in_band_failure, malformed
-from gateway.dialects.lane import PassthroughLane
+from gateway.dialects.lane import PassthroughLane, read_json
 from gateway.dialects.prompt import prompt_tokens
-from gateway.wire.ascii import ascii_json, mend_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
 
@@ -32,7 +31,7 @@ class _Event(Struct, gc=False):
     delta: _Delta | None = None
 
 
-_events = msgspec.json.Decoder(_Event)
+_read = msgspec.json.Decoder(_Event).decode
 _members = msgspec.json.Decoder(dict[str, Raw])
 _decode = msgspec.json.decode
 
@@ -43,24 +42,29 @@ class AnthropicLane(PassthroughLane):
     def __init__(self, journey: Journey) -> None:
         super().__init__(journey)
         self._reader = UsageReader()
+        self._told = False  # a message_delta has counted the answer
         self._last_delta: bytes | None = None  # payload of the held-back message_delta
         self._stop: bytes = b'{"type":"message_stop"}'
 
     def measure(self) -> tuple[Usage, Basis]:
         """The provider's count where it gave one, ours for the rest."""
-        reader = self._reader
-        if self.complete and reader.has_prompt and "output_tokens" in reader.counts:
-            return reader.usage(0), "provider_final"
-        prompt = 0 if reader.has_prompt else prompt_tokens(self.journey.call)
-        counted = self._tally.tokens()
-        if reader.has_prompt and counted <= reader.counts.get("output_tokens", 0):
-            return reader.usage(0), "received"
-        return reader.usage(prompt, self.completion_tokens()), "estimated"
+        reader, said = self._reader, self._said()
+        final = self.complete and self._told and bool(said or not self._tally.deltas)
+        output = said if final else self.completion_tokens()
+        usage = reader.usage(0 if reader.has_prompt else prompt_tokens(self.journey.call), output)
+        if final and reader.has_prompt:
+            return usage, "provider_final"
+        if not self.complete and reader.has_prompt and output == said:
+            return usage, "received"
+        return usage, "estimated"
 
     def completion_tokens(self) -> int:
-        """Tokens of the answer so far; before its end the provider's own figure is a placeholder."""
-        said = self._reader.counts.get("output_tokens", 0) if self._last_delta or self.complete else 0
-        return max(said, self._tally.tokens())
+        """Tokens of the answer so far."""
+        return max(self._said(), self._tally.tokens())
+
+    def _said(self) -> int:
+        """The provider's own count of the answer; that of `message_start` is a placeholder."""
+        return self._reader.counts["output_tokens"] if self._told else 0
 
     def heartbeat(self) -> bytes:
         """A ping event, as Anthropic itself sends."""
@@ -77,8 +81,9 @@ class AnthropicLane(PassthroughLane):
         return last + frame(_with(self._stop, changes), b"message_stop")
 
     def _take(self, event: Event) -> bytes:
-        read = self._read(event.data)
+        read = read_json(event.data, _read, _read_leniently)
         if read is None:
+            self._break(malformed(event.data[:500].decode("utf-8", "replace")))
             return b""
         parsed, payload = read
         kind = parsed.type or event.name.decode("ascii", "replace")
@@ -88,29 +93,16 @@ class AnthropicLane(PassthroughLane):
             return self._let_go() + frame(payload, b"content_block_delta")
         handler = _HANDLERS.get(kind)
         if handler is not None:
-            return handler(self, payload)
+            try:
+                return handler(self, payload)
+            except (msgspec.DecodeError, OverflowError):  # a number that no 64-bit integer or double can hold
+                self._break(malformed(event.data[:500].decode("utf-8", "replace")))
+                return b""
         if not kind.isidentifier():  # it becomes a line of ours, so it must be a word
             self._break(malformed(f"event type {kind[:50]!r}"))
             return b""
         self.progress += 1
         return self._let_go() + frame(payload, kind.encode("ascii", "replace"))
-
-    def _read(self, data: bytes) -> tuple[_Event, bytes] | None:
-        """*data* as an event and the JSON it was read from; None (and `failure`) when it is no JSON object."""
-        payload = ascii_json(data)
-        try:
-            return _events.decode(payload), payload
-        except msgspec.ValidationError:
-            mended: bytes | None = payload
-        except (msgspec.DecodeError, RecursionError):
-            mended = mend_json(data)
-        try:
-            if mended is not None:
-                return _lenient(mended), mended
-        except (msgspec.DecodeError, RecursionError):
-            pass
-        self._break(malformed(data[:500].decode("utf-8", "replace")))
-        return None
 
     def _tell(self, delta: _Delta | None) -> None:
         """Note what a content delta adds; signatures and citations are no tokens of the answer."""
@@ -132,11 +124,14 @@ class AnthropicLane(PassthroughLane):
         if not isinstance(message, dict):
             self._break(malformed("message_start without message"))
             return b""
-        self._reader.take(message.get("usage"))
+        reader = self._reader
+        reader.take(message.get("usage"))
         self._note_odd()
         message["model"] = self.journey.call.slug
-        if not isinstance(message.get("usage"), dict):
-            message["usage"] = {"input_tokens": prompt_tokens(self.journey.call), "output_tokens": 0}
+        if reader.odd or not reader.has_prompt:
+            prompt = 0 if reader.has_prompt else prompt_tokens(self.journey.call)
+            message["usage"] = usage_object(reader.usage(prompt), reader.raw)
+        message.pop("_anoman", None)  # of a gateway behind us
         if not self.journey.call.options.strip_extension:
             message["_anoman"] = precall_extension(self.journey.route.provider, self.journey.rules.region)
         self.progress += 1
@@ -145,7 +140,9 @@ class AnthropicLane(PassthroughLane):
     def _take_delta(self, payload: bytes) -> bytes:
         out = self._let_go()
         usage = _members.decode(payload).get("usage")
-        self._reader.take(_decode(usage) if usage is not None else None)
+        said = _decode(usage) if usage is not None else None
+        self._reader.take(said)
+        self._told |= isinstance(said, dict) and count(said.get("output_tokens")) is not None
         self._note_odd()
         self._last_delta = payload
         self.progress += 1
@@ -179,10 +176,10 @@ _HANDLERS = {
 
 
 def _with(payload: bytes, changes: dict[str, Any]) -> bytes:
-    return replace_members(_members.decode(payload), changes) if changes else payload
+    return replace_members({k: v for k, v in _members.decode(payload).items() if k != "_anoman"}, changes)
 
 
-def _lenient(payload: bytes) -> _Event:
+def _read_leniently(payload: bytes) -> _Event:
     """
     *payload* as an event, whatever types its members have.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.core.usage import MAX_TOKENS, Usage, count
+from gateway.core.usage import Usage, count
+from gateway.dialects.openai_usage import fits
 
 _FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
@@ -28,7 +29,7 @@ class UsageReader:
         if not isinstance(said, dict):
             self.odd |= said is not None
             return
-        self.raw = {**self.raw, **{name: value for name, value in said.items() if value is not None}}
+        self.raw = {**self.raw, **{name: value for name, value in said.items() if value is not None and fits(value)}}
         for name in _FIELDS:
             if said.get(name) is None:
                 continue
@@ -42,9 +43,9 @@ class UsageReader:
         """The merged usage; *prompt_tokens* where the provider gave none, *output_tokens* instead of its count."""
         counts = self.counts
         cached, written = counts.get("cache_read_input_tokens", 0), counts.get("cache_creation_input_tokens", 0)
-        prompt = counts["input_tokens"] + cached + written if self.has_prompt else prompt_tokens
+        prompt = counts["input_tokens"] + cached + written if self.has_prompt else max(prompt_tokens, cached + written)
         return Usage(
-            prompt_tokens=min(prompt, MAX_TOKENS),
+            prompt_tokens=prompt,
             completion_tokens=counts.get("output_tokens", 0) if output_tokens is None else output_tokens,
             cached_tokens=cached,
             cache_write_tokens=written,

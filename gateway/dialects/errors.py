@@ -13,7 +13,7 @@ _encode = msgspec.json.encode
 
 
 def dialect_of_path(path: str) -> DialectName:
-    """The dialect whose envelope errors of *path* use: everything under /anthropic is Anthropic's, the rest OpenAI's."""
+    """The dialect whose envelope errors of *path* use: under /anthropic it is Anthropic's, elsewhere OpenAI's."""
     return "anthropic_messages" if path == "/anthropic" or path.startswith("/anthropic/") else "openai_chat"
 
 

@@ -19,6 +19,7 @@ from gateway.dialects.scrub import scrub
 from gateway.wire.headers import parse_retry_after
 
 MAX_ERROR_BYTES = 64 * 1024  # of an error body: enough for any provider's message, bounded against floods
+MALFORMED = "malformed"
 _LOGGED_CHARS = 2_000
 _CALLERS_FAULT: dict[int, ErrorKind] = {400: INVALID_REQUEST, 413: REQUEST_TOO_LARGE, 422: INVALID_REQUEST}
 _CREDENTIAL = (401, 402, 403)  # 402: it is our account that has run out, not the caller's
@@ -62,7 +63,7 @@ def in_band_failure(raw: bytes) -> Failure:
 
 def malformed(detail: str) -> Failure:
     """The failure that an unintelligible event or body is."""
-    return Failure("upstream_error", "malformed", detail=detail[:_LOGGED_CHARS])
+    return Failure("upstream_error", MALFORMED, detail=detail[:_LOGGED_CHARS])
 
 
 def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: str) -> Failure:

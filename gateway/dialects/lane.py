@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
 
 from gateway.core.errors import TRUNCATED, Failure
 from gateway.core.usage import NO_USAGE, Usage
 from gateway.dialects.base import Journey
 from gateway.dialects.errors import interruption_frames
-from gateway.dialects.failures import malformed
+from gateway.dialects.failures import MALFORMED, malformed
 from gateway.dialects.tokens import Tally
+from gateway.wire.ascii import ascii_json, mend_json
 from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
+
+T = TypeVar("T")
+
+_LF = ord("\n")
 
 
 class PassthroughLane(ABC):
@@ -53,6 +62,8 @@ class PassthroughLane(ABC):
                 out = self._run(self._splitter.close())
             except FrameTooLarge:
                 self._break(malformed("event longer than the limit"))
+            if self.failure is not None and self.failure.reason == MALFORMED:  # half a payload is a cut, not nonsense
+                self.failure = TRUNCATED
         if not self.complete:
             self._break(TRUNCATED)
         self.ended = True
@@ -101,3 +112,35 @@ class PassthroughLane(ABC):
             self.ended = True
         elif self.failure is None:
             self.failure = failure
+
+
+def read_json(
+    data: bytes, decode: Callable[[bytes], T], decode_leniently: Callable[[bytes], T]
+) -> tuple[T, bytes] | None:
+    """
+    An event's *data* decoded, and the JSON it was read from: the same text as ASCII on one line.
+
+    Args:
+        decode: Refuses members of unexpected types; both raise msgspec.DecodeError for what is no JSON object.
+        decode_leniently: Asked when *decode* fails, with what could be mended.
+
+    Returns:
+        None when it is no JSON object.
+    """
+    try:
+        payload = _one_line(ascii_json(data))
+        return decode(payload), payload
+    except (msgspec.DecodeError, RecursionError):
+        mended = mend_json(data)
+    if mended is None:
+        return None
+    try:
+        mended = _one_line(mended)
+        return decode_leniently(mended), mended
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _one_line(payload: bytes) -> bytes:
+    """Events of several data lines hold LF between tokens, which would cut a frame of ours in two."""
+    return msgspec.json.format(payload, indent=-1) if _LF in payload else payload

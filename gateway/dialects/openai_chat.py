@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import msgspec
@@ -12,10 +13,12 @@ from gateway.core.catalog import Route
 from gateway.core.errors import UpstreamFailed
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
+from gateway.dialects.answer import read_answer
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
-from gateway.dialects.openai_stream import NOTHING, OpenAIChatLane
-from gateway.dialects.openai_usage import UsageReader, usage_object
+from gateway.dialects.openai_chunk import NOTHING
+from gateway.dialects.openai_stream import OpenAIChatLane
+from gateway.dialects.openai_usage import UsageReader, fits, usage_object
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.tokens import Tally
 from gateway.dialects.validate import check_metadata, read_facts, read_members, refuse
@@ -53,6 +56,7 @@ class _Facts(Struct, gc=False):
 
 _facts = msgspec.json.Decoder(_Facts)
 _members = msgspec.json.Decoder(dict[str, Raw])
+_NOT_PASSED = ("error", "_anoman")  # an error that is null, since clients look for the key; a gateway's behind us
 _INCLUDE_USAGE = {"include_usage": True}
 
 
@@ -87,8 +91,9 @@ def upstream_body(call: Call, route: Route) -> bytes:
 class OpenAICompletion:
     """A `chat.completion` body of a provider."""
 
-    def __init__(self, members: dict[str, Raw], journey: Journey) -> None:
+    def __init__(self, members: dict[str, Raw], choices: list[Any], journey: Journey) -> None:
         self._members = members
+        self._choices = choices
         self._journey = journey
         self._reader = UsageReader()
         usage = members.get("usage")
@@ -102,7 +107,7 @@ class OpenAICompletion:
         if reader.whole:
             return reader.usage, "provider_final"
         tally = Tally()
-        _tell(msgspec.json.decode(self._members["choices"]), tally)
+        _tell(self._choices, tally)
         return reader.filled(prompt_tokens(self._journey.call), tally.tokens()), "estimated"
 
     def render(self, receipt: Receipt) -> bytes:
@@ -118,26 +123,23 @@ class OpenAICompletion:
             changes["object"] = "chat.completion"
         if "created" not in members:
             changes["created"] = journey.created_epoch_s
-        if b'"arguments":""' in bytes(members["choices"]).replace(b": ", b":"):
-            changes["choices"] = _with_whole_arguments(members["choices"])
+        if _fill_arguments(self._choices) and fits(self._choices):
+            changes["choices"] = self._choices
         if not journey.call.options.strip_extension:
             changes["_anoman"] = extension(receipt)
+        members = {name: value for name, value in members.items() if name not in _NOT_PASSED}
         return replace_members(members, changes)
 
 
 def read_completion(body: bytes, journey: Journey) -> OpenAICompletion:
     """*body* as a completion. Raises UpstreamFailed for an error object or anything that has no choices."""
-    try:
-        members = _members.decode(body)
-        choices = msgspec.json.decode(members.get("choices", b"[]"))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-        raise UpstreamFailed(malformed(f"{type(exc).__name__}: {exc}")) from exc
-    error = members.get("error")
+    members, root = read_answer(body)
+    choices, error = root.get("choices"), members.get("error")
     if error is not None and bytes(error) not in NOTHING:
         raise UpstreamFailed(in_band_failure(body))
     if not isinstance(choices, list) or not choices:
         raise UpstreamFailed(malformed("no choices in the answer"))
-    return OpenAICompletion(members, journey)
+    return OpenAICompletion(members, choices, journey)
 
 
 def _tell(choices: Any, tally: Tally) -> None:
@@ -147,19 +149,21 @@ def _tell(choices: Any, tally: Tally) -> None:
         if isinstance(message, dict):
             tally.add("".join(v for k, v in message.items() if k != "role" and isinstance(v, str)))
             if message.get("tool_calls"):
-                tally.add(msgspec.json.encode(message["tool_calls"]).decode())
+                tally.add(json.dumps(message["tool_calls"]))
 
 
-def _with_whole_arguments(choices: Raw) -> Any:
-    """*choices* with `{}` for the arguments of a tool call that has none: "" is not JSON."""
-    parsed = msgspec.json.decode(choices)
-    for choice in parsed:
+def _fill_arguments(choices: list[Any]) -> bool:
+    """Put `{}` for the arguments of every tool call that has none, as "" is not JSON; whether there was one."""
+    filled = False
+    for choice in choices:
         message = choice.get("message") if isinstance(choice, dict) else None
-        for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():
+        calls = message.get("tool_calls") if isinstance(message, dict) else None
+        for call in calls if isinstance(calls, list) else ():
             function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict) and function.get("arguments") == "":
+            if isinstance(function, dict) and not function.get("arguments"):
                 function["arguments"] = "{}"
-    return parsed
+                filled = True
+    return filled
 
 
 OPENAI_CHAT = Dialect(

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw
 
 from gateway.core.errors import TRUNCATED
 from gateway.core.receipt import Receipt, extension
-from gateway.core.usage import Basis, Usage
+from gateway.core.usage import Basis, Usage, merge
 from gateway.dialects.base import Journey
 from gateway.dialects.failures import in_band_failure, malformed
-from gateway.dialects.lane import PassthroughLane
+from gateway.dialects.lane import PassthroughLane, read_json
+from gateway.dialects.openai_chunk import (
+    ABSENT,
+    NOTHING,
+    Choice,
+    Chunk,
+    Place,
+    ToolCall,
+    carries,
+    index_of,
+    read_chunk,
+    read_leniently,
+    text_of,
+    whole_choices,
+    with_arguments,
+)
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt import prompt_tokens
-from gateway.wire.ascii import ascii_json, mend_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
 
@@ -23,48 +38,11 @@ CHUNK = "chat.completion.chunk"
 METADATA = "anoman.metadata"
 DONE = b"data: [DONE]\n\n"
 HEARTBEAT = b": ping\n\n"
-NOTHING = frozenset((b"", b"null", b'""', b"{}", b"[]", b"false"))  # an `error` member that says that there is none
-_NULL = Raw(b"null")
+_MAX_EPOCH_S = 2**53  # JavaScript's whole numbers end here; some vendors send milliseconds, which still fit
+_OURS = frozenset(("_anoman", "error"))  # never passed on: a gateway behind us has its own, and a null error misleads
+_OURS_AND_USAGE = _OURS | {"usage"}
+_OPEN_BRACE = ord("{")
 
-
-class _Function(Struct, gc=False):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class _ToolCall(Struct, gc=False):
-    index: int = 0
-    function: _Function | None = None
-
-
-class _Delta(Struct, gc=False):
-    role: str | None = None
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
-    function_call: _Function | None = None
-    audio: Raw | None = None
-
-
-class _Choice(Struct, gc=False):
-    index: int | UnsetType = UNSET
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-
-
-class _Chunk(Struct, gc=False):
-    id: str | None = None
-    object: str | None = None
-    created: int | None = None
-    model: str | None = None
-    choices: list[_Choice] | None = None
-    usage: Raw = _NULL
-    error: Raw = _NULL
-
-
-_chunks = msgspec.json.Decoder(_Chunk)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -81,19 +59,26 @@ class OpenAIChatLane(PassthroughLane):
         self._model_in_json = b""
         self._model_out_json = b""
         self._reader = UsageReader()
+        self._asked = _decode(journey.call.fields["n"]) or 1 if "n" in journey.call.fields else 1
         self._seen: set[int] = set()
         self._finished: set[int] = set()
         self._finish: bytes | None = None  # payload of the held-back finish chunk, as the provider sent it
-        self._argumentless: dict[tuple[int, int], bool] = {}  # (choice, tool) -> no argument text so far
+        self._silent: dict[Place, bool] = {}  # tool calls: whether no argument text has come so far
 
     def measure(self) -> tuple[Usage, Basis]:
         """The provider's count where it gave one, ours for the rest."""
         reader = self._reader
-        if self.complete and reader.whole:
-            return reader.usage, "provider_final"
-        counted = self.completion_tokens()
-        usage = reader.filled(0 if reader.has_prompt else prompt_tokens(self.journey.call), counted)
-        if not self.complete and reader.whole and counted <= reader.usage.completion_tokens:
+        said = reader.usage.completion_tokens
+        # A count of no tokens is a placeholder when text has come; some vendors send the prompt's count up front.
+        final = self.complete and reader.has_completion and bool(said or not self._tally.deltas)
+        usage = merge(
+            reader.usage,
+            prompt_tokens=None if reader.has_prompt else prompt_tokens(self.journey.call),
+            completion_tokens=None if final else self.completion_tokens(),
+        )
+        if final and reader.has_prompt:
+            return usage, "provider_final"
+        if not self.complete and reader.whole and usage.completion_tokens == said:
             return usage, "received"
         return usage, "estimated"
 
@@ -107,7 +92,7 @@ class OpenAIChatLane(PassthroughLane):
 
     def finish(self, receipt: Receipt) -> bytes:
         """Whole tool arguments, the finish chunk with its usage, the metadata frame, the terminator."""
-        out = [frame(self._chunk_of(delta, index)) for index, delta in self._missing_arguments()]
+        out = [self._missing_arguments(self._finished)]
         out.append(frame(self._rewrite(self._finish or b"{}", usage_object(receipt.usage, self._reader.raw))))
         if not self.journey.call.options.strip_extension:
             out.append(frame(self._metadata(receipt)))
@@ -116,59 +101,51 @@ class OpenAIChatLane(PassthroughLane):
 
     def _take(self, event: Event) -> bytes:
         data = event.data
-        if data[:6] == b"[DONE]":
+        if data[0] != _OPEN_BRACE and data.strip()[:6] == b"[DONE]":
             self._done()
             return b""
-        read = self._read(data)
+        read = read_json(data, read_chunk, read_leniently)
         if read is None:
+            self._break(malformed(data[:500].decode("utf-8", "replace")))
             return b""
         chunk, payload = read
-        if event.name == b"error" or (chunk.error is not _NULL and bytes(chunk.error) not in NOTHING):
+        if event.name == b"error" or (chunk.error is not ABSENT and bytes(chunk.error) not in NOTHING):
             self._break(in_band_failure(payload))
             return b""
-        if chunk.usage is not _NULL and bytes(chunk.usage) not in NOTHING:
+        counted = chunk.usage is not ABSENT and bytes(chunk.usage) not in NOTHING
+        if counted:
             self._reader.take(chunk.usage)
             if self._reader.odd:
                 self.note = "usage_odd"
         if not chunk.choices:  # the usage chunk, or filter results with no choice: simple clients index choices[0]
+            if counted and self._finish is not None:
+                self.complete = True
             self.ended = self.complete and self._reader.whole
             return b""
-        return self._take_choices(chunk, chunk.choices, payload)
+        try:
+            return self._take_choices(chunk, chunk.choices, payload)
+        except (msgspec.DecodeError, OverflowError):  # a number that no 64-bit integer or double can hold
+            self._break(malformed(data[:500].decode("utf-8", "replace")))
+            return b""
 
     def _done(self) -> None:
-        if self.complete:
-            self.ended = True
+        if self._finish is not None:
+            self.complete = self.ended = True
         else:
             self._break(TRUNCATED)
 
-    def _read(self, data: bytes) -> tuple[_Chunk, bytes] | None:
-        """*data* as a chunk and the JSON it was read from; None (and `failure`) when it is no JSON object."""
-        payload = ascii_json(data)
-        try:
-            return _chunks.decode(payload), payload
-        except msgspec.ValidationError:
-            mended: bytes | None = payload
-        except (msgspec.DecodeError, RecursionError):
-            mended = mend_json(data)
-        try:
-            if mended is not None:
-                return _lenient(mended), mended
-        except (msgspec.DecodeError, RecursionError):
-            pass
-        self._break(malformed(data[:500].decode("utf-8", "replace")))
-        return None
-
-    def _take_choices(self, chunk: _Chunk, choices: list[_Choice], payload: bytes) -> bytes:
+    def _take_choices(self, chunk: Chunk, choices: list[Choice], payload: bytes) -> bytes:
         if not self._id:
             self._learn(chunk)
         out = b""
         hollow = True
-        finishing = False
+        finishing = opening = False
         for choice in choices:
             index = choice.index if choice.index is not UNSET else 0
             if index not in self._seen:
+                opening = True
                 out += self._first_of(index, choice)
-            text = _text(choice.delta)
+            text = text_of(choice.delta)
             if text is not None:
                 hollow = False
                 self.talking = True
@@ -177,38 +154,45 @@ class OpenAIChatLane(PassthroughLane):
                     self._watch_arguments(index, choice.delta.tool_calls)
             if choice.finish_reason:
                 finishing = True
+        if hollow and not finishing and carries(payload):
+            hollow, self.talking = False, True
         if not hollow or finishing:
             self.progress += 1
-            if self._finish is not None:
-                out = self._let_go(choices) + out
+        if self._finish is not None and (opening or finishing or not hollow):
+            out = self._let_go(choices) + out
         if finishing:
             return out + self._take_finish(chunk, choices, payload)
         return out + frame(self._forward(chunk, choices, payload))
 
-    def _take_finish(self, chunk: _Chunk, choices: list[_Choice], payload: bytes) -> bytes:
+    def _take_finish(self, chunk: Chunk, choices: list[Choice], payload: bytes) -> bytes:
         """Hold a finish chunk back once every choice seen so far has finished; let any other pass."""
-        self._finished.update(_index(choice) for choice in choices if choice.finish_reason)
+        finishing = {index_of(choice) for choice in choices if choice.finish_reason}
+        opened = {(index_of(c), call.index) for c in choices if c.delta for call in c.delta.tool_calls or ()}
+        silent = {place for place in opened if place[0] in finishing and self._silent.pop(place, False)}
+        if silent:
+            payload = with_arguments(payload, silent)
+        self._finished |= finishing
         if self._finished >= self._seen:
+            self._rewrite(payload)  # a payload that cannot be written must fail here, not in `finish`
             self._finish = payload
-            self.complete = True
+            # A provider that sends its choices one after the other has further ones to come.
+            self.complete = len(self._seen) >= self._asked
             return b""
-        return frame(self._forward(chunk, choices, payload))
+        return self._missing_arguments(finishing) + frame(self._forward(chunk, choices, payload))
 
-    def _let_go(self, choices: list[_Choice]) -> bytes:
+    def _let_go(self, choices: list[Choice]) -> bytes:
         """Release the held finish chunk since more follows it; a choice that goes on has not finished after all."""
         held, self._finish = self._finish or b"{}", None
         self.complete = False
-        going_on = {_index(choice) for choice in choices} & self._finished
+        going_on = {index_of(choice) for choice in choices} & self._finished
         self._finished -= going_on
-        parsed = _lenient(held)
-        for choice in parsed.choices or ():
-            if _index(choice) in going_on:
-                choice.finish_reason = None
-        if all(_text(c.delta) is None and c.finish_reason is None for c in parsed.choices or ()):
+        parsed = read_leniently(held).choices or ()
+        said = any(text_of(c.delta) is not None or (c.finish_reason and index_of(c) not in going_on) for c in parsed)
+        if not said and not carries(held):
             return b""
-        return frame(self._rewrite(held, unfinished=going_on))
+        return self._missing_arguments(self._finished) + frame(self._rewrite(held, unfinished=going_on))
 
-    def _first_of(self, index: int, choice: _Choice) -> bytes:
+    def _first_of(self, index: int, choice: Choice) -> bytes:
         """The role chunk of a choice whose provider sends none."""
         self._seen.add(index)
         self.progress += 1
@@ -216,41 +200,44 @@ class OpenAIChatLane(PassthroughLane):
             return b""
         return frame(self._chunk_of({"role": "assistant", "content": ""}, index))
 
-    def _learn(self, chunk: _Chunk) -> None:
+    def _learn(self, chunk: Chunk) -> None:
         """Fix the envelope that every chunk of this stream will carry."""
         journey = self.journey
         self._id = chunk.id or f"chatcmpl-{journey.request_id}"
-        self._created = chunk.created if chunk.created else journey.created_epoch_s
+        created = chunk.created or 0
+        self._created = created if 0 < created <= _MAX_EPOCH_S else journey.created_epoch_s
         self._model_in = chunk.model
         self._model_in_json = b'"model":' + _encode(chunk.model)
         self._model_out_json = b'"model":' + _encode(journey.call.slug)
 
-    def _forward(self, chunk: _Chunk, choices: list[_Choice], payload: bytes) -> bytes:
+    def _forward(self, chunk: Chunk, choices: list[Choice], payload: bytes) -> bytes:
         """*payload* for the client: the very bytes but for the model's name, if the envelope is whole."""
         if (
-            chunk.model == self._model_in
+            chunk.model is not None
+            and chunk.model == self._model_in
             and chunk.id == self._id
             and chunk.created == self._created
             and chunk.object == CHUNK
-            and (chunk.usage is _NULL or bytes(chunk.usage) == b"null")
+            and chunk.error is ABSENT
+            and (chunk.usage is ABSENT or bytes(chunk.usage) == b"null")
             and all(choice.index is not UNSET and choice.delta is not None for choice in choices)
         ):
             before, model, after = payload.partition(self._model_in_json)
-            if model and self._model_in_json not in after:
+            if model and b'"model"' not in before and b'"model"' not in after:
                 return before + self._model_out_json + after
         return self._rewrite(payload)
 
     def _rewrite(
-        self, payload: bytes, usage: dict[str, Any] | None = None, unfinished: set[int] | None = None
+        self, payload: bytes, usage: dict[str, Any] | None = None, unfinished: Collection[int] = ()
     ) -> bytes:
-        """*payload* member by member: whole envelope, *usage* or none, every choice with index and delta."""
+        """*payload* member by member: whole envelope, *usage* or none, every choice whole."""
         members = _members.decode(payload)
         changes = self._envelope()
         if usage is not None:
             changes["usage"] = usage
         if "choices" in members:
-            changes["choices"] = _whole_choices(members["choices"], unfinished or set())
-        return replace_members(members, changes, drop=frozenset(() if usage is not None else ("usage",)))
+            changes["choices"] = whole_choices(members["choices"], unfinished)
+        return replace_members(members, changes, drop=_OURS if usage is not None else _OURS_AND_USAGE)
 
     def _envelope(self) -> dict[str, Any]:
         return {"id": self._id, "object": CHUNK, "created": self._created, "model": self.journey.call.slug}
@@ -266,88 +253,17 @@ class OpenAIChatLane(PassthroughLane):
         choices = [{"index": 0, "delta": {}, "finish_reason": None}]
         return _encode({**block, **self._envelope(), "object": METADATA, "choices": choices})
 
-    def _watch_arguments(self, index: int, calls: list[_ToolCall]) -> None:
+    def _watch_arguments(self, index: int, calls: list[ToolCall]) -> None:
         for call in calls:
             place = (index, call.index)
             silent = not (call.function is not None and call.function.arguments)
-            self._argumentless[place] = silent and self._argumentless.get(place, True)
+            self._silent[place] = silent and self._silent.get(place, True)
 
-    def _missing_arguments(self) -> list[tuple[int, dict[str, Any]]]:
-        """A delta with `{}` for every tool call that got no argument text: "" is not JSON."""
-        return [
-            (choice, {"tool_calls": [{"index": tool, "function": {"arguments": "{}"}}]})
-            for (choice, tool), silent in self._argumentless.items()
-            if silent
-        ]
-
-
-def _index(choice: _Choice) -> int:
-    return choice.index if choice.index is not UNSET else 0
-
-
-def _text(delta: _Delta | None) -> str | None:
-    """What *delta* adds to the answer; None when it adds nothing."""
-    if delta is None:
-        return None
-    if delta.content and not delta.tool_calls:
-        return delta.content
-    parts = [delta.content, delta.reasoning_content or delta.reasoning, delta.refusal]
-    for function in (delta.function_call, *(call.function for call in delta.tool_calls or ())):
-        if function is not None:
-            parts += (function.name, function.arguments)
-    text = "".join(part for part in parts if part)
-    if text:
-        return text
-    return "" if delta.audio is not None or delta.tool_calls else None
-
-
-def _whole_choices(raw: Raw, unfinished: set[int]) -> Any:
-    """Every choice with an index and a delta, and no finish reason for those in *unfinished*."""
-    choices = _decode(raw)
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict):
-            choice.setdefault("index", 0)
-            if choice.get("delta") is None:
-                choice["delta"] = {}
-            if choice.setdefault("finish_reason", None) is not None and choice["index"] in unfinished:
-                choice["finish_reason"] = None
-    return choices
-
-
-def _lenient(payload: bytes) -> _Chunk:
-    """
-    *payload* as a chunk, whatever types its members have: what is not of the expected type counts as absent.
-
-    Raises:
-        msgspec.DecodeError: Not a JSON object.
-    """
-    members = _members.decode(payload)
-    chunk = _Chunk(usage=members.get("usage", _NULL), error=members.get("error", _NULL))
-    known = _decode(payload)
-    for name, kind in (("id", str), ("object", str), ("created", int), ("model", str)):
-        if isinstance(known.get(name), kind):
-            setattr(chunk, name, known[name])
-    if isinstance(known.get("choices"), list):
-        chunk.choices = [_lenient_choice(choice) for choice in known["choices"] if isinstance(choice, dict)]
-    return chunk
-
-
-def _lenient_choice(choice: dict[str, Any]) -> _Choice:
-    index, delta, reason = choice.get("index"), choice.get("delta"), choice.get("finish_reason")
-    out = _Choice(finish_reason=reason if isinstance(reason, str) else None)
-    if isinstance(index, int) and not isinstance(index, bool):
-        out.index = index
-    if isinstance(delta, dict):
-        content = delta.get("content")
-        if isinstance(content, list):  # some vendors stream parts
-            content = "".join(p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str))
-        out.delta = _Delta(content=content if isinstance(content, str) else None)
-        for name in ("role", "reasoning_content", "reasoning", "refusal"):
-            if isinstance(delta.get(name), str):
-                setattr(out.delta, name, delta[name])
-        if isinstance(delta.get("tool_calls"), list):
-            try:
-                out.delta.tool_calls = msgspec.convert(delta["tool_calls"], list[_ToolCall], strict=False)
-            except msgspec.ValidationError:
-                out.delta.tool_calls = [_ToolCall()]
-    return out
+    def _missing_arguments(self, choices: Collection[int]) -> bytes:
+        """Once for every tool call of *choices* that got no argument text, a delta with `{}`: "" is not JSON."""
+        out = b""
+        for place in [place for place, silent in self._silent.items() if silent and place[0] in choices]:
+            self._silent[place] = False
+            call = {"index": place[1], "function": {"arguments": "{}"}}
+            out += frame(self._chunk_of({"tool_calls": [call]}, place[0]))
+        return out

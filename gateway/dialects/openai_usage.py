@@ -9,6 +9,7 @@ import msgspec
 from gateway.core.usage import Usage, count, merge
 
 _decode = msgspec.json.decode
+_encode = msgspec.json.encode
 
 
 class UsageReader:
@@ -37,7 +38,7 @@ class UsageReader:
         if not isinstance(said, dict):
             self.odd = True
             return
-        self.raw = said
+        self.raw = {name: value for name, value in said.items() if fits(value)}
         prompt, completion = self._count(said, "prompt_tokens"), self._count(said, "completion_tokens")
         details = said.get("prompt_tokens_details")
         cached = self._count(details, "cached_tokens")
@@ -68,6 +69,15 @@ class UsageReader:
         value = count(source[name])
         self.odd |= value is None
         return value
+
+
+def fits(value: object) -> bool:
+    """Whether *value* can be written again; JSON's own integers have no bound, ours have 64 bits."""
+    try:
+        _encode(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def usage_object(usage: Usage, raw: dict[str, Any]) -> dict[str, Any]:

@@ -7,20 +7,24 @@ import re
 MAX_PUBLIC_CHARS = 500
 _RAW_CHARS = 4_000  # looked at before scrubbing, so that a huge message costs little
 
-# Each pattern is linear: no nested repetition, so a hostile message cannot make it backtrack.
+# Each pattern is bounded or starts where a run of its characters does, so a hostile message cannot make it quadratic.
 _SECRETS = re.compile(
     r"""
       \b[a-z][a-z0-9+.-]{1,20}://[^\s"'<>]*                                # URLs
-    | \b(?:sk|pk|rk|xai|gsk|anm|key|org|proj|req|acct|user|asst|AKIA|AIza)[-_][\w*.-]{2,}  # keys and ids by prefix
+    | \b(?:sk|pk|rk|xai|gsk|anm)[-_][\w*.-]{2,}                            # keys by prefix
+    | \b(?:key|org|proj|req|acct|user|asst)[-_](?=[\w*.-]{0,64}(?:[\d*]|(?-i:[A-Z])))[\w*.-]{2,}  # ids; not user_name
     | \b(?:AKIA|AIza)[\w-]{8,}
     | \bBearer\s+\S+
-    | \b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b                             # IPv4
-    | \[?\b[0-9a-f]{0,4}:(?:[0-9a-f]{0,4}:){1,6}[0-9a-f]{0,4}\b\]?(?::\d{1,5})?          # IPv6
-    | \b(?:[a-z0-9](?:[a-z0-9-]{0,62})\.){1,8}
-      (?:com|net|org|io|ai|dev|app|cloud|internal|local|localdomain|lan|svc|id|sg|co)\b(?::\d{1,5})?  # host names
-    | \blocalhost(?::\d{1,5})?
+    | (?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?![\d.]*\d)           # IPv4
+    | (?<![\w:])(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}(?![\w:])                # IPv6 in full
+    | (?<![\w:])(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?::                # IPv6 with `::`
+      (?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6}(?:\.\d{1,3}){0,3})?(?!\w)
     | [\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}                              # e-mail addresses
-    | \b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{32,}\b                         # long mixed tokens: digests and keys
+    | (?<![\w.-])(?!(?:messages|tools?|metadata|system|content|input|functions?|response_format)[.\[])  # but paths
+      (?:[a-z0-9](?:[a-z0-9-]{0,62})\.){1,8}                               # host names
+      (?:com|net|org|io|ai|dev|app|cloud|internal|local|localdomain|lan|svc|id|sg|co)\b(?::\d{1,5})?
+    | \blocalhost(?::\d{1,5})?
+    | (?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{32,}                   # long mixed tokens: digests and keys
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -28,6 +32,8 @@ _SECRETS = re.compile(
 
 def scrub(text: str) -> str:
     """*text* without URLs, hosts, addresses, keys and ids, on one line, at most `MAX_PUBLIC_CHARS` long."""
-    shown = _SECRETS.sub("[removed]", text[:_RAW_CHARS])
+    if len(text) > _RAW_CHARS:
+        text = text[:_RAW_CHARS].rpartition(" ")[0]  # half a key would not be recognised
+    shown = _SECRETS.sub("[removed]", text)
     shown = " ".join(part for part in re.split(r"[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff]+", shown) if part)
     return shown[:MAX_PUBLIC_CHARS]

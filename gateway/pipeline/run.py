@@ -69,6 +69,7 @@ class Pipeline:
             return await relay.run()
         finally:
             self._running.discard(relay.watch)
+            relay.watch.close()
 
     def _refuse(self, exchange: Exchange, settlement: Settlement, kind: ErrorKind) -> None:
         exchange.status, exchange.error_code = kind.status, kind.code

@@ -122,6 +122,7 @@ class StreamWatch(Watch):
         if self._sink.blocked:
             if self._blocked_s is None:
                 self._blocked_s = self.now_s()
+                self.arm(self.next_wake_s())
             await self._sink.drain()
         self._blocked_s = None
         self._progress_s = self.now_s()  # the upstream was not read meanwhile, so its silence proves nothing

@@ -27,33 +27,75 @@ class Watch(ABC):
         self.services = services
         self.now_s = services.clock.monotonic_s
         self._interruption: Failure | None = None
-        self._scope: asyncio.Timeout | None = None
+        self._task: asyncio.Task[object] | None = None  # set while a step may be cut short
+        self._is_cut = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_s = 0.0
 
     def interrupt(self, failure: Failure) -> None:
         """End the exchange with *failure* at its next breath; called from outside, as at shutdown."""
         self._interruption = failure
-        if self._scope is not None:
-            self._scope.reschedule(self.now_s())
+        self._cut()
 
     async def until(self, step: Callable[[], Awaitable[T]]) -> T:
         """
         The result of *step*, whatever wake-ups lie between.
 
+        As in `asyncio.timeout`, a wake-up is a cancellation that is taken back; one that came from elsewhere as well
+        stays one. Unlike there, the timer outlives the step.
+
         Raises:
             UpstreamFailed: A deadline passed, or the exchange was interrupted.
         """
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = task.cancelling()
         while True:
             if self._interruption is not None:
                 raise UpstreamFailed(self._interruption)
             await self.tick()
+            self.arm(self.next_wake_s())
+            self._task = task
             try:
-                async with asyncio.timeout_at(self.next_wake_s()) as self._scope:
-                    return await step()
-            except TimeoutError:
-                if self._scope is None or not self._scope.expired():
+                return await step()
+            except asyncio.CancelledError:
+                if not self._is_cut or task.cancelling() > cancelling + 1:
                     raise
             finally:
-                self._scope = None
+                if self._is_cut:
+                    task.uncancel()
+                self._task = None
+                self._is_cut = False
+
+    def close(self) -> None:
+        """The exchange is over: no more wake-ups."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def arm(self, wake_s: float) -> None:
+        """See to it that the timer fires no later than *wake_s*; that it may fire earlier is what makes it cheap."""
+        if self._timer is not None:
+            if self._armed_s <= wake_s:
+                return
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._armed_s = wake_s
+        self._timer = loop.call_later(max(0.0, wake_s - self.now_s()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        wake_s = self.next_wake_s()
+        if wake_s > self.now_s():
+            self.arm(wake_s)
+        else:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Wake the exchange up if it waits."""
+        if self._task is not None and not self._is_cut:
+            self._is_cut = True
+            self._task.cancel()
 
     @abstractmethod
     async def tick(self) -> None:

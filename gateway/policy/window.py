@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 WINDOW_S = 60.0  # "per minute" is what the limit is sold as
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True, gc=False):
     """A minute of one key: monotonic seconds of its first request, and the requests admitted since."""
 
     opened_s: float
@@ -19,8 +18,7 @@ class Window:
         return self.opened_s + WINDOW_S
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True, gc=False):
     """Whether the request is admitted, what the window has left after it, and when a refused one may come again."""
 
     allowed: bool

@@ -98,7 +98,7 @@ class AiohttpUpstream:
         except LIBRARY_ERRORS as exc:
             raise UpstreamFailed(failure_of(exc)) from exc
         encoding = response.headers.get("Content-Encoding")
-        if encoding is None and response.status >= 200:
+        if encoding is None and response.status >= 200 and _was_asked(response):
             return AiohttpAnswer(response, self._linger_s, self._lingering)
         return self._odd(response, (encoding or "").strip().lower())
 
@@ -110,15 +110,18 @@ class AiohttpUpstream:
         await self._resolver.close()
 
     def _odd(self, response: ClientResponse, encoding: str) -> AiohttpAnswer:
-        if response.status >= 200:
-            if encoding in IDENTITY:
-                return AiohttpAnswer(response, self._linger_s, self._lingering)
-            if encoding in SUPPORTED:
-                return DecodedAnswer(response, self._linger_s, self._lingering, Inflater(encoding))
-        response.close()
         if response.status < 200:
-            raise UpstreamFailed(Failure("upstream_error", "protocol", detail=f"status {response.status}"))
-        raise UpstreamFailed(encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}"))
+            failure = Failure("upstream_error", "protocol", detail=f"status {response.status}")
+        elif not _was_asked(response):
+            failure = Failure("upstream_error", "protocol", detail="an answer before the request")
+        elif encoding in IDENTITY:
+            return AiohttpAnswer(response, self._linger_s, self._lingering)
+        elif encoding in SUPPORTED:
+            return DecodedAnswer(response, self._linger_s, self._lingering, Inflater(encoding))
+        else:
+            failure = encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}")
+        response.close()
+        raise UpstreamFailed(failure)
 
 
 class _NoCookies(DummyCookieJar):
@@ -126,6 +129,15 @@ class _NoCookies(DummyCookieJar):
 
     def update_cookies_from_headers(self, headers: object, response_url: URL) -> None:
         pass
+
+
+def _was_asked(response: ClientResponse) -> bool:
+    """Whether any byte of the request was out. If not, the answer is a stray one, perhaps to somebody else's request.
+
+    aiohttp would hand it over, and pool the connection, its writing task cancelled before the first step.
+    """
+    writer = response._stream_writer
+    return (response._output_size if writer is None else writer.output_size) > 0
 
 
 @lru_cache(maxsize=MAX_URLS)

@@ -70,6 +70,13 @@ def _order(arguments: argparse.Namespace) -> Order:
     )
 
 
+def _check_open_files(order: Order) -> None:
+    """Every silent stream takes two sockets here, a client's and the provider's."""
+    allowed, needed = open_file_limit(), 2 * max(order.effort.memory_streams) + 500
+    if "memory" in order.groups and allowed < needed:
+        print(f"only {allowed} open files are allowed, {needed} would be needed: streams will be lost", file=sys.stderr)
+
+
 async def _run(order: Order, out: Path) -> str:
     provider = await Provider.start()
     try:
@@ -86,7 +93,7 @@ def main() -> None:
     order = _order(arguments)
     out: Path = arguments.out or _RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
-    open_file_limit()
+    _check_open_files(order)
     os.sched_setaffinity(0, {order.load_core})
     gc.disable()  # collected between measurements; a pause of ours would count as the candidate's
     start = time.monotonic()

@@ -36,6 +36,11 @@ class Tally:
     first_bytes: list[int] = field(default_factory=list)
     delays: list[int] = field(default_factory=list)
 
+    @property
+    def answered(self) -> int:
+        """Good answers of both kinds."""
+        return self.requests + self.streams
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -16,7 +16,6 @@ from typing import Any, TextIO
 from . import candidates, scenarios
 from .cancelling import cancel_for
 from .candidates import DIRECT, NotStarted, Running
-from .frames import Script
 from .holding import Crowd
 from .load import Load, Plan, window
 from .processes import Spinner
@@ -27,6 +26,8 @@ Record = dict[str, Any]
 
 _WARM_S = 0.3
 _SETTLE_S = 1.0
+_WARM_UP = 100  # answers
+_WARM_UP_LIMIT_S = 5.0
 _ONE_MEASUREMENT_S = 60.0  # a candidate that hangs loses this measurement, not the run
 _SPIN_S = 1800.0
 
@@ -113,13 +114,17 @@ class Bench:
         return target
 
     async def _warm(self, target: Running) -> None:
-        for dialect in ("openai", "anthropic"):
-            for stream in (False, True):
-                async with Load(target.port, Plan(Script(size=20), 8, dialect, stream)) as load:
-                    await asyncio.sleep(_WARM_S)
-                done = load.tally.requests + load.tally.streams
-                if not done or load.tally.failed:
-                    print(f"{target.name}: warm-up {dialect} stream={stream}: {done} done, {load.tally.failed} failed")
+        """Some of everything, so that no measurement pays for first times; says so when it does not work."""
+        for plan in scenarios.WARM_UPS:
+            end = time.monotonic() + _WARM_UP_LIMIT_S
+            async with Load(target.port, plan) as load:
+                while load.tally.answered < _WARM_UP and time.monotonic() < end:  # noqa: ASYNC110 - loads have no events
+                    await asyncio.sleep(_WARM_S / 10)
+            tally = load.tally
+            if tally.failed or tally.answered < _WARM_UP:
+                kind = f"{plan.dialect} {'stream' if plan.stream else 'JSON'}"
+                problem = f"{tally.answered} answered, {tally.failed} failed"
+                print(f"{target.name}: warm-up {kind}: {problem}", file=sys.stderr)
 
     def _note(self, target: str, kind: str, name: str, round_: int, **facts: object) -> None:
         record: Record = {"candidate": target, "kind": kind, "name": name, "round": round_, "at": time.time(), **facts}

@@ -56,6 +56,13 @@ WORKS = (
     Work("short", "whole stream of 4 events", "short", Plan(Script(events=4), 16, stream=True), "streams"),
 )
 
+WARM_UPS = (
+    Plan(Script(size=20), 8),
+    Plan(Script(), 8, stream=True),
+    Plan(Script(size=20), 8, "anthropic"),
+    Plan(Script(), 8, "anthropic", stream=True),
+)
+
 # 200 requests a second, 200 frames a second: latency without queues
 LATENCY_JSON = Plan(Script(size=20), users=8, period_s=0.04, timed=True)
 LATENCY_STREAM = Plan(Script(events=10, interval_ms=INTERVAL_MS), users=4, stream=True, timed=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from gateway.core.exchange import NO_LIMITS
 from gateway.core.receipt import Receipt

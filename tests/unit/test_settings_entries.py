@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.core.catalog import Tier, allows
-from gateway.core.money import Price, parse_weight
+from gateway.core.money import Price, parse_weight, weigh
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys, from_document, load
 
@@ -95,7 +95,7 @@ def test_catalog() -> None:
     assert (first.weight, second.weight, model.weight) == (parse_weight("0.5"), parse_weight("1"), parse_weight("4"))
     assert (model.context_window, model.max_output_tokens, model.input, model.tools) == (128000, None, ("text",), True)
     assert catalog.modes["provider_cache"] == parse_weight("0.9")
-    assert catalog.modes["cache_hit"].of(1000) == 0
+    assert weigh(1000, catalog.modes["cache_hit"]) == 0
 
 
 def test_weights_can_be_changed_one_by_one() -> None:

@@ -50,7 +50,7 @@ async def test_h4_half_a_head(head: bytes, error_type: str | None) -> None:
 
 async def test_h4_half_a_head_on_a_used_connection() -> None:
     """The deadline of a head holds for every request of a connection, whatever the pause between requests may be."""
-    async with open_door(header_s=0.2, keepalive_s=60) as door:
+    async with open_door(first_byte_s=30, header_s=0.2, keepalive_s=60) as door:
         reader, writer = await door.connect()
         writer.write(request())
         await reader.readuntil(b"}")

@@ -52,6 +52,10 @@ class Conn:
             body += await self._recv()
         return head, body
 
+    async def some(self) -> bytes:
+        """Read what there is of a request, at least one byte."""
+        return await self._recv()
+
     async def _recv(self) -> bytes:
         async with asyncio.timeout(WAIT_S):
             data = await asyncio.get_running_loop().sock_recv(self.sock, 1 << 16)

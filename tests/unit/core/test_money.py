@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.money import PICO_PER_USD, Price, Weight, format_usd, parse_price, parse_weight
+from gateway.core.money import PICO_PER_USD, Price, Weight, format_usd, parse_price, parse_weight, weigh
 from gateway.core.usage import Usage
 
 PLAIN = re.compile(r"-?(0|[1-9]\d*)\.\d{6,12}")
@@ -92,7 +92,7 @@ def test_price_refused(text: str) -> None:
 )
 def test_weight_rounds_half_up(text: str, tokens: int, weighted: int) -> None:
     """Weighted tokens are whole; a half is rounded up, also where it would be even to round it down."""
-    assert weighted == parse_weight(text).of(tokens)
+    assert weighted == weigh(tokens, parse_weight(text))
 
 
 @pytest.mark.parametrize("text", ["", "one", "-0.1", "10000.1", "NaN", "Infinity", "0.0000001"])
@@ -104,9 +104,11 @@ def test_weight_refused(text: str) -> None:
 
 def test_documented_weights() -> None:
     """The documents' stream example: 11 tokens of a mid model at a vendor's own API, in real time, weigh 44."""
-    weight = parse_weight("1.0") * parse_weight("4") * parse_weight("1.0")
+    provider, model_class, mode = parse_weight("1.0"), parse_weight("4"), parse_weight("1.0")
 
-    assert weight.of(11) == 44
+    weighted = weigh(7 + 4, provider, model_class, mode)
+
+    assert weighted == 44
 
 
 @given(tokens, *(st.integers(0, 10**10) for _ in range(3)))
@@ -114,7 +116,7 @@ def test_weights_multiply_before_rounding(count: int, provider: int, model: int,
     """Three factors are rounded once, at the end: the result is within half a token of the exact product."""
     factors = [Weight(numerator, 10**6) for numerator in (provider, model, mode)]
 
-    weighted = (factors[0] * factors[1] * factors[2]).of(count)
+    weighted = weigh(count, *factors)
 
     twice_the_error = 2 * (weighted * 10**18 - count * provider * model * mode)
     assert -(10**18) < twice_the_error <= 10**18

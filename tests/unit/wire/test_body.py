@@ -247,6 +247,7 @@ def test_count_equals_count(runs: list[tuple[int, bytes]]) -> None:
     body = b"".join(b"A" * length + end for length, end in runs)
 
     assert _count(body, b'"') == body.count(b'"')
+    assert _count(b'"' * len(body), b'"') == len(body)
 
 
 def test_large_strings_are_counted_right() -> None:

@@ -158,8 +158,8 @@ def test_h8_hosts(host: str) -> None:
     ["", ":80", "host:", "host:0", "host:65536", "host:99999", "host:123456", "host:080", "host:8o", "host:-1", "a b",
      "a/b", "user@host", "http://host", "host\n", "host:80\n", "host\r\nx: y", "a..b", ".a", "-a", "a-", "::1",
      "[::1", "[::1]x", "[::1]:", "[::g]", "[1.2.3.4]", "[fe80::1%eth0]", "[]", "1.2.3", "1.2.3.256", "01.2.3.4",
-     "999.1.1.1", "a.1", "h\u00e9", "\u0661.1.1.1", "a" * 64, ".".join(["a" * 50] * 6), ".".join(["a" * 63] * 3 + ["b" * 62]),
-     "a,b", "a\\b", "a?b", "a#b", "a%2e"],
+     "999.1.1.1", "a.1", "h\u00e9", "\u0661.1.1.1", "a" * 64, ".".join(["a" * 50] * 6),
+     ".".join(["a" * 63] * 3 + ["b" * 62]), "a,b", "a\\b", "a?b", "a#b", "a%2e"],
 )  # fmt: skip
 def test_h8_no_hosts(host: str) -> None:
     """H8: anything else is not."""

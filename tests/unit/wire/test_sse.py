@@ -202,13 +202,13 @@ def test_reads_that_only_look_canonical() -> None:
     """Between events, a read that looks like one frame is still read by the standard: CR in it, no data, a late BOM."""
     splitter = FrameSplitter(MIB)
     reads = [
-        b"", b"data: 1\n\n", b"data: a\rdata: b\n\n", b"data: \n\n", b"event: x\ndata: \n\n",
-        b"event: x\rid: 1\ndata: y\n\n", b"\xef\xbb\xbfdata: no\n\n", b"data: 2\n\n",
+        b"", b"data: 1\n\n", b"\xef\xbb\xbfdata: no\n\n", b"data: a\rdata: b\n\n", b"data: \n\n",
+        b"event: x\ndata: \n\n", b"event: x\rid: 1\ndata: y\n\n", b"data: 2\n\n",
     ]  # fmt: skip
 
     given = [[(event.name, event.data) for event in splitter.feed(data)] for data in reads]
 
-    assert given == [[], [(b"", b"1")], [(b"", b"a\nb")], [], [], [(b"x", b"y")], [], [(b"", b"2")]]
+    assert given == [[], [(b"", b"1")], [], [(b"", b"a\nb")], [], [], [(b"x", b"y")], [(b"", b"2")]]
 
 
 def test_data_lines_are_joined() -> None:

@@ -1,0 +1,163 @@
+"""One `chat.completion.chunk` of a provider: read as far as the lane needs it, and made whole for the client."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+ABSENT = Raw(b"null")
+NOTHING = frozenset((b"", b"null", b'""', b"{}", b"[]", b"false"))  # an `error` member that says that there is none
+
+Place = tuple[int, int]
+"""(choice, tool call): where the arguments of one call belong."""
+
+
+class Function(Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class ToolCall(Struct, gc=False):
+    index: int = 0
+    function: Function | None = None
+
+
+class Delta(Struct, gc=False):
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: Function | None = None
+    audio: Raw | None = None
+
+
+class Choice(Struct, gc=False):
+    index: int | UnsetType = UNSET
+    delta: Delta | None = None
+    finish_reason: str | None = None
+
+
+class Chunk(Struct, gc=False):
+    """`usage` and `error` are the very object `ABSENT` when the chunk has none."""
+
+    id: str | None = None
+    object: str | None = None
+    created: int | None = None
+    model: str | None = None
+    choices: list[Choice] | None = None
+    usage: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+read_chunk = msgspec.json.Decoder(Chunk).decode
+_members = msgspec.json.Decoder(dict[str, Raw])
+_decode = msgspec.json.decode
+
+
+def index_of(choice: Choice) -> int:
+    """The choice's index, 0 where the provider sends none."""
+    return choice.index if choice.index is not UNSET else 0
+
+
+def text_of(delta: Delta | None) -> str | None:
+    """What *delta* adds to the answer; None when it adds nothing."""
+    if delta is None:
+        return None
+    if delta.content and not delta.tool_calls:
+        return delta.content
+    parts = [delta.content, delta.reasoning_content or delta.reasoning, delta.refusal]
+    for function in (delta.function_call, *(call.function for call in delta.tool_calls or ())):
+        if function is not None:
+            parts += (function.name, function.arguments)
+    text = "".join(part for part in parts if part)
+    if text:
+        return text
+    return "" if delta.audio is not None or delta.tool_calls else None
+
+
+def carries(payload: bytes) -> bool:
+    """Whether a delta in *payload* has something we have no name for: images, annotations, encrypted reasoning."""
+    choices = _decode(payload).get("choices")
+    deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
+    return any(
+        bool(value) and name != "role" for delta in deltas if isinstance(delta, dict) for name, value in delta.items()
+    )
+
+
+def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:
+    """Every choice with an index, a delta and a finish reason, which is null for those in *unfinished*."""
+    choices = [choice for choice in _decode(raw) if isinstance(choice, dict)]
+    for choice in choices:
+        if type(choice.get("index")) is not int:
+            choice["index"] = 0
+        if not isinstance(choice.get("delta"), dict):
+            choice["delta"] = {}
+        if not isinstance(choice.get("finish_reason"), str) or choice["index"] in unfinished:
+            choice["finish_reason"] = None
+    return choices
+
+
+def with_arguments(payload: bytes, places: Collection[Place]) -> bytes:
+    """*payload* with `{}` as the arguments of the tool calls at *places*, which it opens and which have none."""
+    chunk = _decode(payload)
+    for choice in chunk["choices"]:
+        for call in choice["delta"]["tool_calls"]:
+            if (choice.get("index", 0), call.get("index", 0)) in places:
+                call.setdefault("function", {})["arguments"] = "{}"
+    return msgspec.json.encode(chunk)
+
+
+def read_leniently(payload: bytes) -> Chunk:
+    """
+    *payload* as a chunk, whatever types its members have: what is not of the expected type counts as absent.
+
+    Raises:
+        msgspec.DecodeError: Not a JSON object.
+    """
+    members = _members.decode(payload)
+    chunk = Chunk(usage=members.get("usage", ABSENT), error=members.get("error", ABSENT))
+    known = _decode(payload)
+    for name, kind in (("id", str), ("object", str), ("created", int), ("model", str)):
+        if type(known.get(name)) is kind:
+            setattr(chunk, name, known[name])
+    if isinstance(known.get("choices"), list):
+        chunk.choices = [_choice(choice) for choice in known["choices"] if isinstance(choice, dict)]
+    return chunk
+
+
+def _choice(said: dict[str, Any]) -> Choice:
+    index, reason = said.get("index"), said.get("finish_reason")
+    return Choice(
+        index=index if type(index) is int else UNSET,
+        delta=_delta(said["delta"]) if isinstance(said.get("delta"), dict) else None,
+        finish_reason=reason if isinstance(reason, str) else None,
+    )
+
+
+def _delta(said: dict[str, Any]) -> Delta:
+    content = said.get("content")
+    if isinstance(content, list):  # some vendors stream parts
+        content = "".join(p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str))
+    out = Delta(content=content if isinstance(content, str) else None)
+    for name in ("role", "reasoning_content", "reasoning", "refusal"):
+        if isinstance(said.get(name), str):
+            setattr(out, name, said[name])
+    if isinstance(said.get("tool_calls"), list):
+        out.tool_calls = [_tool_call(call) for call in said["tool_calls"] if isinstance(call, dict)]
+    return out
+
+
+def _tool_call(said: dict[str, Any]) -> ToolCall:
+    index, function = said.get("index"), said.get("function")
+    out = ToolCall(index=index if type(index) is int else 0)
+    if isinstance(function, dict):
+        name, arguments = function.get("name"), function.get("arguments")
+        if arguments is not None and not isinstance(arguments, str):  # an object instead of its text
+            arguments = msgspec.json.encode(arguments).decode()
+        out.function = Function(name=name if isinstance(name, str) else None, arguments=arguments)
+    return out

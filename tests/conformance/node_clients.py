@@ -1,0 +1,85 @@
+"""The Node SDKs: one process for all of them, asked over its standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.conformance.outcome import TOOL, Ask, Client, Fault, Outcome
+from tests.conformance.python_clients import ANTHROPIC_ERRORS, ANTHROPIC_FINISH, OPENAI_ERRORS, OPENAI_FINISH
+
+VERCEL_ERRORS: dict[Fault, str] = dict.fromkeys(OPENAI_ERRORS, "AI_APICallError")
+VERCEL_FINISH = ("stop", "tool-calls")
+NODE = Path(__file__).with_name("node")
+START_S = 30.0  # imports take 1-2 s on a free core
+LONGEST_S = 30.0  # of one request, with the waits of retries
+
+
+class Clients:
+    """`node clients.mjs`, started and stopped by the `async with` block."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._ids = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
+
+    async def ask(self, client: str, ask: Ask) -> Outcome:
+        """Have *client* make the request.
+
+        Raises:
+            TimeoutError: It did not come to an end.
+        """
+        assert self._process is not None
+        assert self._process.stdin is not None
+        number = next(self._ids)
+        self._waiting[number] = asyncio.get_running_loop().create_future()
+        line = json.dumps({"id": number, "client": client, "ask": {**ask.as_dict, "tool": TOOL}})
+        self._process.stdin.write(line.encode() + b"\n")
+        async with asyncio.timeout(LONGEST_S):
+            return await self._waiting.pop(number)
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            "node", "clients.mjs", cwd=NODE, stdin=PIPE, stdout=PIPE, limit=2**24
+        )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(START_S):
+            first = await self._process.stdout.readline()
+        assert b"ready" in first, "the Node clients did not start; `make test` installs what they need"
+        self._reader = asyncio.create_task(self._read(self._process.stdout))
+        return self
+
+    async def _read(self, stdout: asyncio.StreamReader) -> None:
+        while line := await stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            self._waiting[answer["id"]].set_result(Outcome(**answer["outcome"]))
+        for waiting in self._waiting.values():
+            waiting.set_exception(ConnectionError("the Node clients have gone"))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        async with asyncio.timeout(5):
+            code = await self._process.wait()
+        if self._reader is not None:
+            await self._reader
+        assert code == 0
+
+
+NODE_CLIENTS = [
+    Client("openai-node", "openai", None, OPENAI_ERRORS, OPENAI_FINISH),
+    Client("openai-node-helper", "openai", None, OPENAI_ERRORS, OPENAI_FINISH),
+    Client("anthropic-node", "anthropic", None, ANTHROPIC_ERRORS, ANTHROPIC_FINISH),
+    Client("anthropic-node-helper", "anthropic", None, ANTHROPIC_ERRORS, ANTHROPIC_FINISH),
+    Client("vercel-openai", "openai", None, VERCEL_ERRORS, VERCEL_FINISH, shows_extension=False),
+    Client("vercel-anthropic", "anthropic", None, VERCEL_ERRORS, VERCEL_FINISH, shows_extension=False),
+]
