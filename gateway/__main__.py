@@ -72,7 +72,8 @@ def _listen_or_exit(settings: Settings) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as exc:
-        click.echo(f"Cannot listen on {host}, port {port}: {exc.strerror}.", err=True)
+        reason = str(exc.strerror).partition(" (")[0]  # the library goes on with the address
+        click.echo(f"Cannot listen on {host}, port {port}: {reason}.", err=True)
         sys.exit(1)
 
 

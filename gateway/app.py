@@ -28,7 +28,7 @@ from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stages.admit import Admit
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.watch import Watch
-from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules
+from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules, State
 from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys
@@ -76,7 +76,7 @@ class App:
         self._tasks = Tasks(self._report_crash)
         self._stop = asyncio.Event()
         self._running: set[Watch] = set()
-        self._board = _board(settings)
+        self._board = _board(settings, self._route_changed)
         self._upstream = AiohttpUpstream(_upstream_limits(settings))
         self._stores = open_stores(build_keys(settings), clock_s=time.monotonic, workers=settings.server.workers)
         hooks = Hooks(
@@ -121,7 +121,9 @@ class App:
         self._stop.set()
 
     def reload(self) -> None:
-        """Read the settings again; wrong ones change nothing. What listens and connects keeps its old settings."""
+        """Read the settings again, unless it is too late; wrong ones change nothing. What listens and connects keeps its old settings."""
+        if self._stop.is_set():
+            return
         log = self._telemetry.log
         try:
             fresh = self._reread()
@@ -203,6 +205,12 @@ class App:
             observe_gap=self._metrics.observe_gap,
         )
 
+    def _route_changed(self, route_id: str, state: State) -> None:
+        if state == "open":
+            self._telemetry.log.warning(events.ROUTE_OPENED, route=route_id)
+        else:
+            self._telemetry.log.info(events.ROUTE_CLOSED, route=route_id)
+
     def _refused(self, reason: str, status: int) -> None:
         self._refusals.write(reason, status=status)
 
@@ -233,7 +241,7 @@ class App:
             self._telemetry.log.error(events.PROVIDER_CREDENTIAL_REFUSED, provider=provider.name)
 
 
-def _board(settings: Settings) -> BreakerBoard:
+def _board(settings: Settings, changed: Callable[[str, State], None]) -> BreakerBoard:
     upstream = settings.upstream
     return BreakerBoard(
         BreakerRules(
@@ -243,6 +251,7 @@ def _board(settings: Settings) -> BreakerBoard:
             open_max_s=upstream.breaker_open_max_s,
         ),
         BudgetRules(percent=upstream.retry_budget_percent),
+        changed,
     )
 
 

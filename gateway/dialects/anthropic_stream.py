@@ -14,6 +14,7 @@ from gateway.dialects.base import Journey
 from gateway.dialects.failures import in_band_failure, malformed
 from gateway.dialects.lane import PassthroughLane, read_json
 from gateway.dialects.prompt import prompt_tokens
+from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
 
@@ -135,7 +136,7 @@ class AnthropicLane(PassthroughLane):
         if not self.journey.call.options.strip_extension:
             message["_anoman"] = precall_extension(self.journey.route.provider, self.journey.rules.region)
         self.progress += 1
-        return frame(replace_members(members, {"message": message}), b"message_start")
+        return frame(ascii_json(replace_members(members, {"message": message})), b"message_start")
 
     def _take_delta(self, payload: bytes) -> bytes:
         out = self._let_go()
@@ -176,7 +177,9 @@ _HANDLERS = {
 
 
 def _with(payload: bytes, changes: dict[str, Any]) -> bytes:
-    return replace_members({k: v for k, v in _members.decode(payload).items() if k != "_anoman"}, changes)
+    """*payload* with *changes*, and without what a gateway behind us has to say."""
+    members = {name: value for name, value in _members.decode(payload).items() if name != "_anoman"}
+    return ascii_json(replace_members(members, changes))
 
 
 def _read_leniently(payload: bytes) -> _Event:

@@ -62,8 +62,9 @@ class PassthroughLane(ABC):
                 out = self._run(self._splitter.close())
             except FrameTooLarge:
                 self._break(malformed("event longer than the limit"))
-            if self.failure is not None and self.failure.reason == MALFORMED:  # half a payload is a cut, not nonsense
-                self.failure = TRUNCATED
+            else:
+                if self.failure is not None and self.failure.reason == MALFORMED:  # half a payload is a cut
+                    self.failure = TRUNCATED
         if not self.complete:
             self._break(TRUNCATED)
         self.ended = True

@@ -33,7 +33,6 @@ class Delta(Struct, gc=False):
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
     function_call: Function | None = None
-    audio: Raw | None = None
 
 
 class Choice(Struct, gc=False):
@@ -52,6 +51,10 @@ class Chunk(Struct, gc=False):
     choices: list[Choice] | None = None
     usage: Raw = ABSENT
     error: Raw = ABSENT
+
+
+class OddChunk(Chunk, gc=False):
+    """A chunk with members of unexpected types: it has to be put right before a client may see it."""
 
 
 read_chunk = msgspec.json.Decoder(Chunk).decode
@@ -77,11 +80,11 @@ def text_of(delta: Delta | None) -> str | None:
     text = "".join(part for part in parts if part)
     if text:
         return text
-    return "" if delta.audio is not None or delta.tool_calls else None
+    return "" if delta.tool_calls else None
 
 
 def carries(payload: bytes) -> bool:
-    """Whether a delta in *payload* has something we have no name for: images, annotations, encrypted reasoning."""
+    """Whether a delta in *payload* has something we have no name for: audio, images, encrypted reasoning."""
     choices = _decode(payload).get("choices")
     deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
     return any(
@@ -112,7 +115,7 @@ def with_arguments(payload: bytes, places: Collection[Place]) -> bytes:
     return msgspec.json.encode(chunk)
 
 
-def read_leniently(payload: bytes) -> Chunk:
+def read_leniently(payload: bytes) -> OddChunk:
     """
     *payload* as a chunk, whatever types its members have: what is not of the expected type counts as absent.
 
@@ -120,7 +123,7 @@ def read_leniently(payload: bytes) -> Chunk:
         msgspec.DecodeError: Not a JSON object.
     """
     members = _members.decode(payload)
-    chunk = Chunk(usage=members.get("usage", ABSENT), error=members.get("error", ABSENT))
+    chunk = OddChunk(usage=members.get("usage", ABSENT), error=members.get("error", ABSENT))
     known = _decode(payload)
     for name, kind in (("id", str), ("object", str), ("created", int), ("model", str)):
         if type(known.get(name)) is kind:

@@ -31,6 +31,7 @@ from gateway.dialects.openai_chunk import (
 )
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt import prompt_tokens
+from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
 
@@ -156,6 +157,7 @@ class OpenAIChatLane(PassthroughLane):
                 finishing = True
         if hollow and not finishing and carries(payload):
             hollow, self.talking = False, True
+            self._tally.add("")
         if not hollow or finishing:
             self.progress += 1
         if self._finish is not None and (opening or finishing or not hollow):
@@ -207,13 +209,14 @@ class OpenAIChatLane(PassthroughLane):
         created = chunk.created or 0
         self._created = created if 0 < created <= _MAX_EPOCH_S else journey.created_epoch_s
         self._model_in = chunk.model
-        self._model_in_json = b'"model":' + _encode(chunk.model)
-        self._model_out_json = b'"model":' + _encode(journey.call.slug)
+        self._model_in_json = ascii_json(b'"model":' + _encode(chunk.model))
+        self._model_out_json = ascii_json(b'"model":' + _encode(journey.call.slug))
 
     def _forward(self, chunk: Chunk, choices: list[Choice], payload: bytes) -> bytes:
         """*payload* for the client: the very bytes but for the model's name, if the envelope is whole."""
         if (
-            chunk.model is not None
+            type(chunk) is Chunk
+            and chunk.model is not None
             and chunk.model == self._model_in
             and chunk.id == self._id
             and chunk.created == self._created
@@ -237,21 +240,22 @@ class OpenAIChatLane(PassthroughLane):
             changes["usage"] = usage
         if "choices" in members:
             changes["choices"] = whole_choices(members["choices"], unfinished)
-        return replace_members(members, changes, drop=_OURS if usage is not None else _OURS_AND_USAGE)
+        return ascii_json(replace_members(members, changes, drop=_OURS if usage is not None else _OURS_AND_USAGE))
 
     def _envelope(self) -> dict[str, Any]:
         return {"id": self._id, "object": CHUNK, "created": self._created, "model": self.journey.call.slug}
 
     def _chunk_of(self, delta: dict[str, Any], index: int) -> bytes:
         """A chunk of our own making."""
-        return _encode({**self._envelope(), "choices": [{"index": index, "delta": delta, "finish_reason": None}]})
+        choices = [{"index": index, "delta": delta, "finish_reason": None}]
+        return ascii_json(_encode({**self._envelope(), "choices": choices}))
 
     def _metadata(self, receipt: Receipt) -> bytes:
         block = {"_anoman": extension(receipt)}
         if self.journey.rules.metadata_frame == "bare":
-            return _encode(block)
+            return ascii_json(_encode(block))
         choices = [{"index": 0, "delta": {}, "finish_reason": None}]
-        return _encode({**block, **self._envelope(), "object": METADATA, "choices": choices})
+        return ascii_json(_encode({**block, **self._envelope(), "object": METADATA, "choices": choices}))
 
     def _watch_arguments(self, index: int, calls: list[ToolCall]) -> None:
         for call in calls:

@@ -29,7 +29,6 @@ PEEK_BYTES = 64  # of an unfinished head: enough for the longest method and the 
 _SILENT = logging.Logger("gateway.http.silent")
 _SILENT.disabled = True
 
-
 _NO_LINGER = struct.pack("ii", 1, 0)  # on, 0 s: closing sends RST, for only a reset cannot pass for a proper end
 
 
@@ -97,7 +96,7 @@ class GatewayProtocol(RequestHandler):
         message, payload = self._messages[-1]
         if isinstance(message, _ErrInfo):
             del self._messages[-1]
-            self._head = self._head or data[:PEEK_BYTES]
+            self._head = (self._head + data[:PEEK_BYTES])[:PEEK_BYTES]
             self._reject(message.exc)
             return
         self._payload = payload

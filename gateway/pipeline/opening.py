@@ -61,7 +61,7 @@ class Opening:
         """
         failure = _ALL_OPEN
         while (step := self._next()) is not None:
-            await self._wait(step.wait_s)
+            await self._wait(step)
             try:
                 return await self._attempt(step, accept)
             except UpstreamFailed as exc:
@@ -83,10 +83,16 @@ class Opening:
             spread=self._services.clock.spread(),
         )
 
-    async def _wait(self, wait_s: float) -> None:
-        if wait_s > 0:
-            end_s = self._watch.now_s() + wait_s
+    async def _wait(self, step: Try) -> None:
+        """Keep the distance to the last attempt; the route's breaker has said yes already and is told if we leave."""
+        if step.wait_s <= 0:
+            return
+        end_s = self._watch.now_s() + step.wait_s
+        try:
             await self._watch.until(lambda: asyncio.sleep(end_s - self._watch.now_s()))
+        except BaseException:
+            self._services.board.of(step.route.id)[0].abandoned(self._watch.now_s())
+            raise
 
     async def _attempt(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange, now_s = self._exchange, self._watch.now_s

@@ -6,8 +6,9 @@ Both are kept per route. All `now_s` are monotonic seconds of the caller's clock
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 State = Literal["closed", "open", "half_open"]
@@ -88,10 +89,14 @@ class Breaker:
     passes as a probe; its success closes the breaker, its failure opens it again for twice as long. Every call that was
     allowed should be followed by one of `succeeded`, `failed`, `abandoned`. Reports of calls from before it opened are
     ignored while no probe is out; while one is out they cannot be told from the probe's and count as its verdict.
+
+    Args:
+        changed: Told when it opens from closed and when it closes again; a failed probe changes nothing.
     """
 
-    def __init__(self, rules: BreakerRules) -> None:
+    def __init__(self, rules: BreakerRules, changed: Callable[[State], None] = lambda state: None) -> None:
         self._rules = rules
+        self._changed = changed
         self._tally = _Tally(rules.window_s)
         self._until_s: float | None = None  # None: closed
         self._open_s = rules.open_s
@@ -118,6 +123,7 @@ class Breaker:
             self._until_s = self._probe_until_s = None
             self._open_s = self._rules.open_s
             self._tally.clear()
+            self._changed("closed")
 
     def failed(self, now_s: float) -> None:
         if self._until_s is None:
@@ -125,6 +131,7 @@ class Breaker:
             calls, failures = self._tally.sums(now_s)
             if failures >= self._rules.failures and failures >= self._rules.share * calls:
                 self._until_s = now_s + self._open_s
+                self._changed("open")
         elif self._probe_until_s is not None:
             self._probe_until_s = None
             self._open_s = min(2 * self._open_s, self._rules.open_max_s)
@@ -156,16 +163,24 @@ class RetryBudget:
 
 
 class BreakerBoard:
-    """The breaker and the retry budget of every route, made when first asked for."""
+    """The breaker and the retry budget of every route, made when first asked for.
 
-    def __init__(self, breaker: BreakerRules, budget: BudgetRules) -> None:
+    Args:
+        changed: Told the id of a route whose breaker opened from closed, or closed again.
+    """
+
+    def __init__(
+        self, breaker: BreakerRules, budget: BudgetRules, changed: Callable[[str, State], None] = lambda id, state: None
+    ) -> None:
         self._rules = breaker, budget
+        self._changed = changed
         self._routes: dict[str, tuple[Breaker, RetryBudget]] = {}
 
     def of(self, route_id: str) -> tuple[Breaker, RetryBudget]:
         pair = self._routes.get(route_id)
         if pair is None:
-            pair = self._routes[route_id] = Breaker(self._rules[0]), RetryBudget(self._rules[1])
+            breaker = Breaker(self._rules[0], partial(self._changed, route_id))
+            pair = self._routes[route_id] = breaker, RetryBudget(self._rules[1])
         return pair
 
     def states(self, now_s: float) -> dict[str, State]:

@@ -167,6 +167,19 @@ async def test_h5_envelope_by_path() -> None:
         assert (head.status, head.body) == (400, b"")
 
 
+async def test_h5_envelope_of_a_request_line_in_pieces() -> None:
+    """The path is put together from segments when the request breaks in a later one."""
+    async with open_door() as door:
+        reader, writer = await door.connect()
+        for piece in (b"POST /anth", b"ropic/v1/messages HTTP/1.1\r\nHost: a\r\nb c: d\r\n\r\n"):
+            writer.write(piece)
+            await asyncio.sleep(0.03)  # segments of their own
+        (reply,) = replies(await reader.read())
+        await hang_up(writer)
+
+        assert (reply.status, reply.json["type"]) == (400, "error")
+
+
 async def test_e15_pipelined_after_error() -> None:
     """After bytes that cannot be parsed nothing else is, not in later segments either; one line is logged."""
     async with open_door(lingering_s=0.3) as door:

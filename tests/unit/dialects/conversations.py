@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import structs
 
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Provider, Route
@@ -19,8 +21,6 @@ from tests.unit.receipts import receipt
 
 SLUG = "gpt-of-ours"
 RESET = Failure("upstream_error", "reset")
-
-PROVIDER = Provider("vendor", "openai_chat", "https://vendor.test/v1", "cloud_direct", "US", parse_weight("1"))
 
 End = Literal["finished", "interrupted", "refused"]
 
@@ -39,8 +39,10 @@ def anthropic_call(**fields: Any) -> Call:
 
 def journey(call: Call, *, options: CallOptions | None = None, model: str = "vendor-model", **rules: Any) -> Journey:
     """Where a lane for *call* runs; *model* is the provider's name for it, *rules* are those of `LaneRules`."""
-    call = replace(call, options=options or call.options)
-    route = Route(replace(PROVIDER, dialect=call.dialect), model)
+    if options is not None:
+        call = structs.replace(call, options=options)
+    provider = Provider("vendor", call.dialect, "https://vendor.test/v1", "cloud_direct", "US", parse_weight("1"))
+    route = Route(provider, model)
     return Journey(call, route, "req_1", 1_700_000_000, LaneRules(**rules))
 
 
