@@ -121,7 +121,10 @@ class App:
         self._stop.set()
 
     def reload(self) -> None:
-        """Read the settings again, unless it is too late; wrong ones change nothing. What listens and connects keeps its old settings."""
+        """Read the settings again, unless it is too late; wrong ones change nothing.
+
+        What listens and connects keeps its old settings.
+        """
         if self._stop.is_set():
             return
         log = self._telemetry.log

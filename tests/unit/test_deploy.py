@@ -37,7 +37,7 @@ def app_json() -> dict[str, object]:
 
 def nginx_values(name: str) -> list[str]:
     """The arguments of every directive *name* in nginx.conf."""
-    return re.findall(rf"^\s*{name}\s+([^;]+);", (ROOT / "deploy/nginx.conf").read_text(), re.MULTILINE)
+    return re.findall(rf"^\s*{name}\s+([^;{{]+);", (ROOT / "deploy/nginx.conf").read_text(), re.MULTILINE)
 
 
 def test_procfile_runs_commands_that_exist() -> None:

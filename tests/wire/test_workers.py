@@ -168,7 +168,7 @@ async def test_exit_s_is_kept(tmp_path: Path) -> None:
         code = await gateway.exit_code(5)
 
         assert code == 0
-        assert 1.4 < time.monotonic() - told_s < 2.5
+        assert 1.4 < time.monotonic() - told_s < 4  # 2, and what a busy machine adds
         assert "1 workers did not end in time and are killed." in [line.get("message") for line in gateway.log]
 
 

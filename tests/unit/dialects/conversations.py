@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,9 +17,11 @@ from gateway.core.receipt import Receipt
 from gateway.dialects.base import Journey, Lane, LaneRules
 from gateway.dialects.registry import DIALECTS
 from tests.support.frames import chat, messages
+from tests.support.notation import chunk
 from tests.unit.receipts import receipt
 
 SLUG = "gpt-of-ours"
+OURS = 5  # our estimate of the prompt "Hi": one token and four of the message's frame
 RESET = Failure("upstream_error", "reset")
 
 End = Literal["finished", "interrupted", "refused"]
@@ -118,7 +120,40 @@ def hear_anthropic(*pieces: bytes, **fields: Any) -> Heard:
     return heard
 
 
-def texts(items: Iterable[Any], read: Callable[[dict[str, Any]], Any] | None = None) -> dict[int, str]:
+def choice_chunk(index: int, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
+    """A chunk of one choice of several."""
+    return chunk({}, choices=[{"index": index, "delta": delta, "finish_reason": finish}], **more)
+
+
+def shape(heard: Heard) -> list[str]:
+    """An OpenAI conversation in the notation of the case catalogue."""
+    out = []
+    for item in heard.items:
+        if not isinstance(item, dict):
+            out.append(item)
+        elif "error" in item:
+            out.append("ERRF({completion_tokens}, {failure_class})".format(**item["error"]["_anoman"]))
+        elif item.get("object") == "anoman.metadata":
+            out.append("META")
+        else:
+            out.extend(f"{choice['index']}:{_sign(choice)}" for choice in item["choices"])
+    return out
+
+
+def _sign(choice: dict[str, Any]) -> str:
+    delta, finish = choice["delta"], choice.get("finish_reason")
+    calls = "".join(f"TC{c['index']}[{c['function'].get('arguments')}]" for c in delta.get("tool_calls") or ())
+    said = "R" if delta.get("role") else calls or delta.get("content") or ""
+    return said + (f"FIN({finish})" if finish else "")
+
+
+def finish_of(heard: Heard) -> dict[str, Any]:
+    """The finish chunk of a finished conversation: third from last."""
+    out: dict[str, Any] = heard.items[-3]
+    return out
+
+
+def texts(items: Iterable[Any]) -> dict[int, str]:
     """The text of each choice in parsed chunks, by index."""
     out: dict[int, str] = {}
     for item in items:

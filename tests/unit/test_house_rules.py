@@ -1,0 +1,134 @@
+"""The house rules that can be held mechanically."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "gateway"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+# It plays a foreign service in a process of its own and shares nothing with the gateway but the repository.
+FOREIGN = "demo_provider"
+VENDORS = re.compile(r"openai|anthropic|deepseek|groq|mistral|azure|bedrock|gemini")
+# The names of the two dialects, of their endpoints and of the modules that speak them are no vendors.
+DIALECT_WORDS = re.compile(
+    r"openai_chat|anthropic_messages|openai_type|anthropic_type|/anthropic[/\w]*|anthropic-(?:version|beta)|openai-beta"
+)
+# Where an exception must end because nobody is above: the log itself, the protocol of a connection, a worker process.
+OUTERMOST = {"linewriter.py", "loglines.py", "protocol.py", "worker.py"}
+
+
+def _ours() -> list[Path]:
+    return [path for path in MODULES if FOREIGN not in path.parts]
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node.lineno
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_tasks_only_through_aio() -> None:
+    """Only aio.py creates tasks: any other would be untracked."""
+    makers = re.compile(r"(?:^|\.)(?:create_task|ensure_future|TaskGroup|gather)$")
+
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in _ours()
+        if path.name != "aio.py"
+        for name, line in _calls(_tree(path))
+        if makers.search(name)
+    ]
+
+    assert found == []
+
+
+def test_environment_only_in_settings() -> None:
+    """Only the settings package touches the environment."""
+    found = [
+        str(path.relative_to(ROOT))
+        for path in _ours()
+        if "settings" not in path.parts and re.search(r"os\.environ|getenv|putenv", path.read_text(encoding="utf-8"))
+    ]
+
+    assert found == []
+
+
+def test_vendors_only_in_providers() -> None:
+    """A vendor's name as a string literal stands in providers/ and in the demo's catalogue only."""
+    found = []
+    for path in _ours():
+        if "providers" in path.parts or path.name in ("demo.py", "reference.py"):
+            continue
+        tree = _tree(path)
+        prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+                rest = DIALECT_WORDS.sub("", node.value)
+                if VENDORS.search(rest) and " " not in rest.strip():
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.value!r}")
+
+    # The kinds of provider that weights are configured for are the contract's own words.
+    assert [line for line in found if not line.endswith("'bedrock'")] == []
+
+
+def test_no_catch_all() -> None:
+    """`except Exception` stands at the named outermost places only, or re-raises."""
+    found = []
+    for path in _ours():
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ExceptHandler) and (
+                node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
+            ):
+                raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+                if not raises and path.name not in OUTERMOST:
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+
+    assert found == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_sizes(path: Path) -> None:
+    """No file over 500 lines, no function over 60, no more than five positional parameters."""
+    source = path.read_text(encoding="utf-8")
+
+    long = [f.name for f in _functions(ast.parse(source)) if (f.end_lineno or 0) - f.lineno >= 60]
+    wide = [
+        f.name
+        for f in _functions(ast.parse(source))
+        if len([a for a in (*f.args.posonlyargs, *f.args.args) if a.arg not in ("self", "cls")]) > 5
+    ]
+
+    assert source.count("\n") <= 500
+    assert long == []
+    assert wide == []
+
+
+def test_foreign_service_shares_nothing() -> None:
+    """The built-in provider imports nothing of the gateway."""
+    imports = re.compile(r"^\s*(?:from|import) (gateway[\w.]*)", re.MULTILINE)
+
+    found = {
+        name
+        for path in MODULES
+        if FOREIGN in path.parts
+        for name in imports.findall(path.read_text(encoding="utf-8"))
+        if not name.startswith(f"gateway.{FOREIGN}")
+    }
+
+    assert found == set()

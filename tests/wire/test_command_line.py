@@ -1,0 +1,186 @@
+"""The commands as a user types them, and the reload of a running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.acts import wait
+from tests.support.client import Client
+from tests.support.config import KEY, model, standard, toml
+from tests.support.frames import chat, parsed, text_of
+from tests.support.gateway import Gateway, free_port
+from tests.support.notation import DONE, EOF_OK, FIN, R, T, U
+from tests.support.provider import FakeProvider
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO_KEY = "anm-sk-demo"
+QUIET = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+
+
+def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """`python -m gateway` with *arguments*, to its end."""
+    command = [sys.executable, "-m", "gateway", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env=QUIET | environ, timeout=30, check=False
+    )
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[FakeProvider]:
+    async with FakeProvider() as fake:
+        fake.script("m", [R(), T("Hello"), FIN(), U(7, 1), DONE, EOF_OK])
+        yield fake
+
+
+def test_check_says_everything_at_once(tmp_path: Path) -> None:
+    """`check` prints every problem of a file and exits 1."""
+    path = tmp_path / "gateway.toml"
+    path.write_text('[server]\nport = "x"\n[stream]\nidle = 3\n')
+
+    done = run("check", "--config", str(path))
+
+    assert done.returncode == 1
+    assert "server.port" in done.stderr
+    assert "stream.idle" in done.stderr
+
+
+def test_check_of_a_good_file() -> None:
+    """`check` of the example file exits 0."""
+    environ = {"OPENAI_API_KEY": "sk-x", "ANTHROPIC_API_KEY": "sk-ant-x", "DEEPSEEK_API_KEY": "sk-d"}
+
+    done = run("check", "--config", "docs/examples/gateway.toml", **environ)
+
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_settings_masks_secrets(tmp_path: Path) -> None:
+    """`settings` prints what is in force and no secret."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(toml(standard("http://127.0.0.1:9")))
+
+    done = run("settings", "--config", str(path), GATEWAY_STREAM_IDLE_S="12")
+
+    assert done.returncode == 0
+    assert re.search(r"stream\.idle_s\s+.*12", done.stdout)
+    assert KEY not in done.stdout
+
+
+def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    """A port that is in use ends in a sentence, not in a traceback."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(toml(standard("http://127.0.0.1:9")))
+    server = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import socket,time;s=socket.create_server(('127.0.0.1',0));print(s.getsockname()[1],flush=True);input()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with server:
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+
+        done = run("serve", "--config", str(path), "--port", port)
+
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert port in done.stderr
+
+
+async def test_reload(provider: FakeProvider) -> None:
+    """SIGHUP reads the file again: a new model serves, a removed key is refused, open streams go on."""
+    config = standard(provider.base_url)
+    go_on = asyncio.Event()
+    provider.script("slow", [R(), T("a"), wait(go_on), T("b"), FIN(), U(7, 2), DONE, EOF_OK])
+    config["models"]["slow"] = model("fake-openai/slow")
+    async with Gateway(config) as gateway:
+        path = Path(gateway._home.name) / "gateway.toml"
+        client = gateway.client()
+        async with client.stream("/v1/chat/completions", chat("slow")) as stream:
+            fresh = standard(provider.base_url)
+            fresh["models"]["new"] = model("fake-openai/m")
+            new_key = f"{KEY}-new"
+            fresh["keys"] = {new_key: {"tenant": "open", "tier": "enterprise"}}
+            path.write_text(toml(fresh))
+            gateway.signal(signal.SIGHUP)
+            await gateway.logged("settings.reloaded")
+
+            served = await gateway.client(new_key).request("POST", "/v1/chat/completions", chat("new", stream=True))
+            refused = await client.request("POST", "/v1/chat/completions", chat("m"))
+            go_on.set()
+            frames = await stream.all_frames()
+
+    assert served.status == 200
+    assert refused.status == 401
+    assert text_of(frames) == "ab"
+    assert parsed(frames)[-1] == "[DONE]"
+
+
+async def test_reload_of_a_bad_file_changes_nothing(provider: FakeProvider) -> None:
+    """A file that is wrong leaves everything as it was, and the log says what is wrong."""
+    async with Gateway(standard(provider.base_url)) as gateway:
+        (Path(gateway._home.name) / "gateway.toml").write_text("[server]\nregion = true\n")
+        gateway.signal(signal.SIGHUP)
+        (line,) = await gateway.logged("settings.refused")
+
+        reply = await gateway.client().request("POST", "/v1/chat/completions", chat("m"))
+
+    assert any("server.region" in problem for problem in line["problems"])
+    assert reply.status == 200
+
+
+async def test_demo_streams_and_leaves_on_ctrl_c() -> None:
+    """`gateway demo` prints a key and a curl line, streams both dialects, and exits 0 on SIGINT with its provider."""
+    port = free_port()
+    command = [sys.executable, "-m", "gateway", "demo", "--port", str(port)]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, env=QUIET, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    text = ""
+    async with asyncio.timeout(30):
+        while "server.started" not in text:
+            text += (await process.stdout.readline()).decode()
+    client = Client(port, [("authorization", f"Bearer {DEMO_KEY}")])
+
+    models = (await client.request("GET", "/v1/models")).json["data"]
+    async with client.stream("/v1/chat/completions", chat("demo-echo", "Halo dunia")) as stream:
+        frames = await stream.all_frames()
+    process.send_signal(signal.SIGINT)
+    rest, errors = await asyncio.wait_for(process.communicate(), 20)
+
+    assert DEMO_KEY in text
+    assert f"curl -N http://127.0.0.1:{port}/v1/chat/completions" in text
+    assert {"demo-echo", "demo-story", "demo-broken"} <= {entry["id"] for entry in models}
+    assert "Halo dunia" in text_of(frames)
+    assert process.returncode == 0
+    assert errors == b""
+    assert b"server.stopped" in rest
+
+
+def test_demo_knows_the_vendors_whose_keys_are_set() -> None:
+    """A vendor's models are there exactly when its usual key variable is set."""
+    from gateway.demo import document
+    from gateway.providers.presets import PRESETS
+    from gateway.settings import from_document
+
+    with_key = document(1, {"ANTHROPIC_API_KEY": "sk-ant-x"})
+    without = document(1, {})
+
+    loaded = from_document(with_key, {"ANTHROPIC_API_KEY": "sk-ant-x"}, {}, presets=PRESETS)
+    assert "claude-sonnet-4-6" in loaded.models
+    assert "gpt-4o" not in loaded.models
+    assert not any(name.startswith("claude") for name in without["models"])
