@@ -82,7 +82,7 @@ class AnthropicCompletion:
 
     def _measure(self, content: list[Any]) -> tuple[Usage, Basis]:
         reader = self._reader
-        if reader.has_prompt and "output_tokens" in reader.counts:
+        if reader.whole:
             return reader.usage(0), "provider_final"
         tally = Tally()
         for block in content:

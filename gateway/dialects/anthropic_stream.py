@@ -129,7 +129,7 @@ class AnthropicLane(PassthroughLane):
         reader.take(message.get("usage"))
         self._note_odd()
         message["model"] = self.journey.call.slug
-        if reader.odd or not reader.has_prompt:
+        if reader.odd or not reader.whole:
             prompt = 0 if reader.has_prompt else prompt_tokens(self.journey.call)
             message["usage"] = usage_object(reader.usage(prompt), reader.raw)
         message.pop("_anoman", None)  # of a gateway behind us

@@ -24,6 +24,11 @@ class UsageReader:
     def has_prompt(self) -> bool:
         return "input_tokens" in self.counts
 
+    @property
+    def whole(self) -> bool:
+        """Whether the provider counted both sides, if only for the time being."""
+        return self.has_prompt and "output_tokens" in self.counts
+
     def take(self, said: object) -> None:
         """Merge one usage object; anything but an object is ignored."""
         if not isinstance(said, dict):

@@ -206,10 +206,10 @@ def _check_chunks(chunks: list[dict[str, Any]]) -> None:
     assert envelope[3] == SLUG
     opened: set[int] = set()
     closed: set[int] = set()
-    for chunk in chunks:
-        assert not {"error", "_anoman"} & set(chunk)
-        assert chunk["choices"]
-        for choice in chunk["choices"]:
+    for item in chunks:
+        assert not {"error", "_anoman"} & set(item)
+        assert item["choices"]
+        for choice in item["choices"]:
             assert type(choice["index"]) is int
             assert isinstance(choice["delta"], dict)
             assert choice["index"] in opened or "role" in choice["delta"]

@@ -201,7 +201,9 @@ def test_an_event_up_to_the_bound() -> None:
 
 def test_tr_25_a_finish_reason_on_every_chunk() -> None:
     """A finish reason that is followed by more was none: null until the last."""
-    heard = hear_openai(R(), chunk({"content": "a"}, "stop"), chunk({"content": "b"}, "stop"), FIN("stop", (7, 2)), DONE)
+    text = [chunk({"content": piece}, "stop") for piece in "ab"]
+
+    heard = hear_openai(R(), *text, FIN("stop", (7, 2)), DONE)
 
     assert shape(heard) == ["0:R", "0:a", "0:b", "0:FIN(stop)", "META", "[DONE]"]
 

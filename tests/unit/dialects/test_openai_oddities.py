@@ -21,7 +21,9 @@ from tests.unit.dialects.conversations import (
 
 def test_a_role_chunk_is_made_once_per_choice() -> None:
     """A provider that sends no role gets one put in front, for every choice."""
-    heard = hear_openai(T("a"), T("b"), choice_chunk(1, {"content": "c"}), FIN("stop"), choice_chunk(1, {}, "stop"), DONE)
+    second = choice_chunk(1, {"content": "c"})
+
+    heard = hear_openai(T("a"), T("b"), second, FIN("stop"), choice_chunk(1, {}, "stop"), DONE)
 
     assert shape(heard) == ["0:R", "0:a", "0:b", "1:R", "1:c", "0:FIN(stop)", "1:FIN(stop)", "META", "[DONE]"]
 
@@ -95,7 +97,8 @@ def test_nested_model_beside_a_spaced_one(where: str) -> None:
     """A nested member in compact spelling is not taken for the outer one in another."""
     outer, nested = '"model": "m"', '"x":{"model":"m"}'
     both = f"{nested},{outer}" if where == "before" else f"{outer},{nested}"
-    event = data('{"id":"c1","object":"chat.completion.chunk","created":1,' + both + ',"choices":[{"index":0,"delta":{"content":"a"}}]}')  # fmt: skip
+    choices = '"choices":[{"index":0,"delta":{"content":"a"}}]'
+    event = data('{"id":"c1","object":"chat.completion.chunk","created":1,' + f"{both},{choices}}}")
 
     heard = hear_openai(R(), event, FIN("stop"), DONE)
 
@@ -104,7 +107,7 @@ def test_nested_model_beside_a_spaced_one(where: str) -> None:
 
 def test_spaces_after_colons() -> None:
     """Frames in the spelling of Python's json module are understood and rewritten."""
-    spaced = [b"data: " + json.dumps(json.loads(event[6:])).encode() + b"\n\n" for event in (R(), T("a"), FIN("stop", (7, 1)))]  # fmt: skip
+    spaced = [data(json.dumps(json.loads(event[6:]))) for event in (R(), T("a"), FIN("stop", (7, 1)))]
 
     heard = hear_openai(*spaced, DONE)
 
@@ -118,7 +121,7 @@ def test_an_event_of_several_data_lines() -> None:
         text = json.dumps(json.loads(event[6:]), indent=1)
         return "".join(f"data: {line}\n" for line in text.split("\n")).encode() + b"\n"
 
-    halves = b'data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"m",\ndata: "choices":[{"index":0,"delta":{"content":"b"}}]}\n\n'  # fmt: skip
+    halves = T("b").replace(b',"choices"', b',\ndata: "choices"')
 
     heard = hear_openai(spread(R()), spread(T("a")), halves, spread(FIN("stop", (7, 2))), DONE)
 
@@ -224,7 +227,10 @@ def test_odd_types(odd: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"1" * 400])
-@pytest.mark.parametrize("place", [b'"delta":{"content":"x","n":%b}', b'"n":%b,"delta":{}', b'"delta":{},"finish_reason":"stop","n":%b'])
+@pytest.mark.parametrize(
+    "place",
+    [b'"delta":{"content":"x","n":%b}', b'"n":%b,"delta":{}', b'"delta":{},"finish_reason":"stop","n":%b'],
+)
 def test_numbers_nobody_can_hold(number: bytes, place: bytes) -> None:
     """A number beyond 64 bits passes untouched or ends the stream; it never ends the gateway."""
     body = b'data: {"id":"c1","choices":[{"index":0,' + place % number + b"}]}\n\n"

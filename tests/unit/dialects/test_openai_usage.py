@@ -29,7 +29,11 @@ ENDINGS = {
         Usage(7, 3, cached_tokens=4),
         "provider_final",
     ),
-    "null on every chunk": ([FIN("stop", None), data({"choices": [], "usage": None}), U(7, 3)], Usage(7, 3), "provider_final"),
+    "null at first": (
+        [FIN("stop", None), data({"choices": [], "usage": None}), U(7, 3)],
+        Usage(7, 3),
+        "provider_final",
+    ),
     "never": ([FIN("stop"), DONE], Usage(OURS, 2), "estimated"),
     "only the prompt": ([FIN("stop", {"prompt_tokens": 7}), DONE], Usage(7, 2), "estimated"),
     "only the completion": ([FIN("stop", {"completion_tokens": 9}), DONE], Usage(OURS, 9), "estimated"),
@@ -111,7 +115,8 @@ def test_tool_calls_without_arguments() -> None:
     )
 
     assert shape(heard) == [
-        "0:R", "0:TC0[]", "0:TC1[]", '0:TC1[{"a":]', "0:TC1[1}]", "0:TC0[]", "0:TC0[{}]", "0:FIN(tool_calls)", "META", "[DONE]",
+        "0:R", "0:TC0[]", "0:TC1[]", '0:TC1[{"a":]', "0:TC1[1}]", "0:TC0[]",
+        "0:TC0[{}]", "0:FIN(tool_calls)", "META", "[DONE]",
     ]  # fmt: skip
 
 
