@@ -37,11 +37,11 @@ class Route:
 
     provider: Provider
     model: str
+    id: str = field(init=False)
+    """Stable name of the route, for the breaker, logs and metrics."""
 
-    @property
-    def id(self) -> str:
-        """Stable name of the route, for the breaker, logs and metrics."""
-        return f"{self.provider.name}/{self.model}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", f"{self.provider.name}/{self.model}")
 
 
 @dataclass(frozen=True, slots=True)

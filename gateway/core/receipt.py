@@ -187,7 +187,7 @@ def draw_up(
         provider_type=provider.type if provider else None,
         provider_region=provider.region.upper() if provider else None,
         region=tariff.region,
-        attempts=tuple(f"{attempt.route.id}:{attempt.result}" for attempt in exchange.attempts),
+        attempts=tuple([f"{attempt.route.id}:{attempt.result}" for attempt in exchange.attempts]),
         outcome=outcome,
         routing_mode=_routing_mode(call.stream, outcome),
         failure_class=exchange.failure.failure_class if exchange.failure else None,

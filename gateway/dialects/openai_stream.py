@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from gateway.core.errors import TRUNCATED
+from gateway.core.errors import TRUNCATED, Failure
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage, merge
 from gateway.dialects.base import Journey
@@ -90,6 +90,11 @@ class OpenAIChatLane(PassthroughLane):
     def heartbeat(self) -> bytes:
         """A comment. It is safe as long as no event of ours carries an id."""
         return HEARTBEAT
+
+    def fail(self, failure: Failure) -> bytes:
+        """What is held back, then the error frame."""
+        held = self._let_go([]) if self._finish is not None else b""
+        return held + super().fail(failure)
 
     def finish(self, receipt: Receipt) -> bytes:
         """Whole tool arguments, the finish chunk with its usage, the metadata frame, the terminator."""

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import math
+
 import toktok
 
 ENCODING = "o200k_base"  # the newest public vocabulary; other families differ by some 10-20 %
 _PER_MESSAGE = 4  # role and separators of a chat message, by OpenAI's published counting recipe
+# A longer text is counted in part and extrapolated: 1 ms of prose, 24 ms of noise (measured), and other streams wait.
+MAX_COUNTED_CHARS = 262_144
+_NO_LIMIT = 1 << 40  # tokens
 _FOLD_AT = 64  # pieces kept apart before they are joined: a Python string of one token weighs over 50 bytes
 
 
 def count_text(text: str) -> int:
     """Tokens of *text*, counted as a whole: the sum over arbitrary pieces would overcount by more than half."""
-    return toktok.batch_count([text], ENCODING)[0] if text else 0
+    return _count([text]) if text else 0
 
 
 def count_prompt(texts: list[str]) -> int:
     """Tokens of a prompt, one text per message."""
-    return sum(toktok.batch_count(texts, ENCODING)) + _PER_MESSAGE * len(texts) if texts else 0
+    return _count(texts) + _PER_MESSAGE * len(texts) if texts else 0
+
+
+def _count(texts: list[str]) -> int:
+    """Tokens of *texts*; beyond `MAX_COUNTED_CHARS` the same part of each is counted for the whole."""
+    total = sum(map(len, texts))
+    if total <= MAX_COUNTED_CHARS:
+        return sum(map(_exact, texts))
+    parts = [text[: math.ceil(len(text) * MAX_COUNTED_CHARS / total)] for text in texts]
+    return round(sum(map(_exact, parts)) * total / sum(map(len, parts)))
+
+
+def _exact(text: str) -> int:
+    """A limit that cuts nothing makes the count: the library's function for counts wakes threads, 40 us against 1."""
+    return toktok.truncate(text, _NO_LIMIT, ENCODING)[1]
 
 
 def warm_up() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
+from multidict import istr
 
 from gateway.core.call import CallOptions
 from gateway.core.catalog import Catalog, DialectName, Key
@@ -20,14 +21,21 @@ from gateway.core.errors import (
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Keys
 from gateway.http.answer_headers import Headers, limit_headers
+from gateway.http.answers import JsonAnswer
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
-from gateway.http.intake import check_request, credential, read_body, route_path
+from gateway.http.intake import check_request, read_body, route_path
 from gateway.http.models import models_body
 from gateway.http.sinks import StreamSink
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Services
 from gateway.wire.headers import FORWARDED, clean_text, is_true
+
+# `istr` folds the case once instead of at every look-up.
+_SESSION, _X_SESSION = istr("anoman-session-id"), istr("x-session-id")
+_AGENT, _X_AGENT = istr("anoman-agent-id"), istr("x-agent-id")
+_STRIP, _REALTIME, _BATCH = istr("x-anoman-strip-extension"), istr("x-anoman-realtime"), istr("x-anoman-prefer-batch")
+_NO_CACHE, _STRICT = istr("x-anoman-no-cache"), istr("x-anoman-strict-params")
 
 _ID_CHARS = 256  # of a session or agent id: identifiers, not texts
 
@@ -50,14 +58,13 @@ class Hooks:
 
     Attributes:
         on_bad_request: One log line for a request that was refused before it became an exchange.
-        render_metrics: Slow, so it is called in a thread.
         stream_opened: A 200 event stream has been committed; its counterpart is `stream_closed`.
     """
 
     new_request_id: Callable[[], str]
     new_trace_id: Callable[[], str]
     on_bad_request: Callable[[str, int], None]
-    render_metrics: Callable[[], bytes]
+    render_metrics: Callable[[], Awaitable[bytes]]
     stream_opened: Callable[[], None]
     stream_closed: Callable[[], None]
 
@@ -80,11 +87,11 @@ class GatewayHandler:
         self.active += 1
         self._idle.clear()
         try:
-            check_request(request)
+            secret = check_request(request)
             endpoint = self._endpoint(path, request.method)
             if endpoint.dialect is not None:
-                return await self._complete(request, endpoint, endpoint.dialect, request_id)
-            return await self._serve(request, endpoint, path, request_id)
+                return await self._complete(request, endpoint, secret, request_id)
+            return await self._serve(endpoint, path, secret, request_id)
         except GatewayError as error:
             self._hooks.on_bad_request(error.kind.code, error.kind.status)
             return error_response(path, error, request_id)
@@ -105,22 +112,22 @@ class GatewayHandler:
             raise GatewayError(METHOD_NOT_ALLOWED, f"This route takes {' and '.join(endpoint.methods)}.")
         return endpoint
 
-    async def _authenticate(self, request: web.BaseRequest) -> Key:
-        secret = credential(request)
+    async def _authenticate(self, secret: str | None) -> Key:
         key = await self._keys.find(secret) if secret is not None else None
         if key is None:
             raise GatewayError(INVALID_API_KEY)
         return key
 
     async def _complete(
-        self, request: web.BaseRequest, endpoint: Endpoint, dialect: DialectName, request_id: str
+        self, request: web.BaseRequest, endpoint: Endpoint, secret: str | None, request_id: str
     ) -> web.StreamResponse:
         """One exchange, from the caller's key to the answer."""
-        site = self.site
+        site, dialect = self.site, endpoint.dialect
+        assert dialect is not None
         if self.draining:
             request.protocol.close()
             raise GatewayError(SHUTTING_DOWN)
-        key = await self._authenticate(request)
+        key = await self._authenticate(secret)
         body = await read_body(
             request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes, body_s=site.body_s
         )
@@ -141,7 +148,7 @@ class GatewayHandler:
         if answer is None:
             assert sink.response is not None
             return sink.response
-        return _json(answer.body, answer.status, answer.headers)
+        return JsonAnswer(answer.body, answer.headers)
 
     async def _run(self, pipeline: Pipeline, exchange: Exchange, sink: StreamSink) -> Answer | None:
         hooks = self._hooks
@@ -157,16 +164,14 @@ class GatewayHandler:
             if exchange.call.stream:
                 hooks.stream_closed()
 
-    async def _serve(
-        self, request: web.BaseRequest, endpoint: Endpoint, path: str, request_id: str
-    ) -> web.StreamResponse:
+    async def _serve(self, endpoint: Endpoint, path: str, secret: str | None, request_id: str) -> web.StreamResponse:
         """Everything that is no completion: small, and not counted."""
         ids = (("x-request-id", request_id), ("request-id", request_id))
         if endpoint.kind == "models":
-            key = await self._authenticate(request)
+            key = await self._authenticate(secret)
             return _json(models_body(path, self.site.catalog, key), 200, ids)
         if endpoint.kind == "metrics":
-            text = await asyncio.get_running_loop().run_in_executor(None, self._hooks.render_metrics)
+            text = await self._hooks.render_metrics()
             return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
         if endpoint.kind == "ready" and self.draining:
             return _json(b'{"status":"draining"}', 503, ids)
@@ -182,14 +187,14 @@ def _json(body: bytes, status: int, headers: Headers) -> web.Response:
 
 def _options(request: web.BaseRequest) -> CallOptions:
     get = request.headers.get
-    session = get("anoman-session-id") or get("x-session-id")
-    agent = get("anoman-agent-id") or get("x-agent-id")
+    session = get(_SESSION) or get(_X_SESSION)
+    agent = get(_AGENT) or get(_X_AGENT)
     return CallOptions(
-        strip_extension=is_true(get("x-anoman-strip-extension")),
-        realtime=is_true(get("x-anoman-realtime")),
-        prefer_batch=is_true(get("x-anoman-prefer-batch")),
-        no_cache=is_true(get("x-anoman-no-cache")),
-        strict_params=is_true(get("x-anoman-strict-params")),
+        strip_extension=is_true(get(_STRIP)),
+        realtime=is_true(get(_REALTIME)),
+        prefer_batch=is_true(get(_BATCH)),
+        no_cache=is_true(get(_NO_CACHE)),
+        strict_params=is_true(get(_STRICT)),
         session_id=clean_text(session, _ID_CHARS) if session else None,
         agent_id=clean_text(agent, _ID_CHARS) if agent else None,
     )

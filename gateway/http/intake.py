@@ -34,9 +34,12 @@ _valid_host = lru_cache(maxsize=256)(valid_host)  # clients send the same few na
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def check_request(request: web.BaseRequest) -> None:
+def check_request(request: web.BaseRequest) -> str | None:
     """
     Refuse what two readers of the same head could understand differently; the connection ends with the answer.
+
+    Returns:
+        The `credential`.
 
     Raises:
         GatewayError: No valid single Host; a target that is not a plain path; two framings; two credentials.
@@ -46,7 +49,7 @@ def check_request(request: web.BaseRequest) -> None:
         _check_host(request)
         if hdrs.TRANSFER_ENCODING in request.headers:
             _check_framing(request)
-        credential(request)
+        return credential(request)
     except GatewayError:
         request.protocol.close()  # after this answer: what follows on the connection may not mean what it seems to
         raise

@@ -40,7 +40,7 @@ class StreamRelay:
         self._dialect = services.dialects[exchange.call.dialect]
         self._flow: _Flow | None = None
         self._patience_s = services.deadlines.write_stall_s
-        self.watch = StreamWatch(services, exchange, sink)
+        self.watch = StreamWatch(services, exchange, sink, self._heartbeat)
 
     async def run(self) -> None:
         """
@@ -84,7 +84,6 @@ class StreamRelay:
         if "json" in answer.headers.get("Content-Type", ""):
             raise UpstreamFailed(in_band_failure(await self.watch.until(answer.read)))
         lane = self._dialect.open_lane(journey)
-        self.watch.heartbeat = lane.heartbeat()
         first = b""
         while not first and not lane.started:
             data = await self.watch.until(answer.read)
@@ -176,6 +175,9 @@ class StreamRelay:
                 await self._sink.close()
         except TimeoutError:
             self._sink.abort()
+
+    def _heartbeat(self) -> bytes:
+        return self._dialect.open_lane(self._journey()).heartbeat()
 
     def _journey(self) -> Journey:
         exchange, services = self._exchange, self._services

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, UpstreamFailed
@@ -25,9 +26,12 @@ class StreamWatch(Watch):
     """
     Until the stream has started only the first-token deadline counts; from then on progress is what resets the idle
     timer. Heartbeats are written here, by the very task that writes frames, so they can never land inside one.
+
+    Args:
+        heartbeat: Gives the frame that keeps a connection warm; needed before any provider has answered.
     """
 
-    def __init__(self, services: Services, exchange: Exchange, sink: Sink) -> None:
+    def __init__(self, services: Services, exchange: Exchange, sink: Sink, heartbeat: Callable[[], bytes]) -> None:
         super().__init__(services)
         self._exchange = exchange
         self._sink = sink
@@ -39,7 +43,7 @@ class StreamWatch(Watch):
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
         self._started = False
-        self.heartbeat = b""
+        self._heartbeat = heartbeat
 
     @property
     def deadline_s(self) -> float:
@@ -108,7 +112,7 @@ class StreamWatch(Watch):
     async def _beat(self) -> None:
         """A heartbeat; never waits, since no deadline watches a tick."""
         self._written_s = self.now_s()
-        await self._sink.write(self.heartbeat)
+        await self._sink.write(self._heartbeat())
 
     async def write(self, data: bytes) -> None:
         """Hand whole frames to the client and wait while it is behind."""
@@ -132,7 +136,13 @@ class StreamWatch(Watch):
         task = self.services.tasks.spawn(self.services.upstream.open(request), name="upstream.open")
         try:
             await self.until(lambda: asyncio.wait((task,)))
-        finally:
-            if not task.done():
-                task.cancel()
+        except BaseException:
+            task.cancel()
+            task.add_done_callback(_let_go)  # it may have got its answer in the very turn in which we were told to stop
+            raise
         return task.result()
+
+
+def _let_go(task: asyncio.Task[UpstreamAnswer]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()

@@ -140,6 +140,17 @@ class JsonWatch(Watch):
     def next_wake_s(self) -> float:
         return self._deadline_s
 
+    async def whole(self, step: Callable[[], Awaitable[T]]) -> T:
+        """
+        The result of *step*, which is the whole exchange: the first wake-up is the last.
+
+        Raises:
+            UpstreamFailed: The deadline passed, or the exchange was interrupted.
+        """
+        return await super().until(step)
+
+    async def until(self, step: Callable[[], Awaitable[T]]) -> T:
+        return await step()  # inside of `whole`, which watches over all steps at once
+
     async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
-        # No wake-up but the last one can cut this short, so it need not be resumable.
-        return await self.until(lambda: self.services.upstream.open(request))
+        return await self.services.upstream.open(request)

@@ -60,10 +60,12 @@ def next_try(
     """
     if now_s >= deadline_s or (attempts and _final(attempts[-1])):
         return None
-    tried = {attempt.route.id for attempt in attempts}
+    tried = {attempt.route.id for attempt in attempts} if attempts else ()
     for route in candidates:
         if route.id not in tried and allow(route):
             return Try(route, 0.0)
+    if not attempts:
+        return None
     again = sorted(_again(candidates, attempts, now_s, rules, spread), key=lambda item: item.wait_s)
     for item in again:
         if now_s + item.wait_s < deadline_s and may_retry(item.route) and allow(item.route):

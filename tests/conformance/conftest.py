@@ -37,8 +37,6 @@ class Stand:
         """Have *client* ask the gateway; *more* are members of `Ask`."""
         ask = Ask(**{"base_url": self.base_url, "key": KEY, "model": MODELS[client.dialect], **more})
         outcome = await (self.node.ask(client.name, ask) if client.ask is None else client.ask(ask))
-        for value in (outcome.error, outcome.code, outcome.text):
-            self.gateway.watch.look(id(outcome), str(value).encode())
         return outcome
 
 

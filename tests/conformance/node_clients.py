@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from tests.conformance.outcome import TOOL, Ask, Client, Fault, Outcome
 from tests.conformance.python_clients import ANTHROPIC_ERRORS, ANTHROPIC_FINISH, OPENAI_ERRORS, OPENAI_FINISH
+from tests.support.notation import Dialect
 
 VERCEL_ERRORS: dict[Fault, str] = dict.fromkeys(OPENAI_ERRORS, "AI_APICallError")
+VERCEL_ERRORS["interrupted"] = "AI_StreamProviderError"
 VERCEL_FINISH = ("stop", "tool-calls")
 NODE = Path(__file__).with_name("node")
 START_S = 30.0  # imports take 1-2 s on a free core
@@ -38,11 +40,12 @@ class Clients:
         assert self._process is not None
         assert self._process.stdin is not None
         number = next(self._ids)
-        self._waiting[number] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = outcome
         line = json.dumps({"id": number, "client": client, "ask": {**ask.as_dict, "tool": TOOL}})
         self._process.stdin.write(line.encode() + b"\n")
         async with asyncio.timeout(LONGEST_S):
-            return await self._waiting.pop(number)
+            return await outcome
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
@@ -58,7 +61,9 @@ class Clients:
     async def _read(self, stdout: asyncio.StreamReader) -> None:
         while line := await stdout.readline():
             answer: dict[str, Any] = json.loads(line)
-            self._waiting[answer["id"]].set_result(Outcome(**answer["outcome"]))
+            waiting = self._waiting.pop(answer["id"])
+            if not waiting.done():
+                waiting.set_result(Outcome(**answer["outcome"]))
         for waiting in self._waiting.values():
             waiting.set_exception(ConnectionError("the Node clients have gone"))
 
@@ -75,11 +80,17 @@ class Clients:
         assert code == 0
 
 
+def _vercel(name: str, dialect: Dialect) -> Client:
+    return Client(
+        name, dialect, None, VERCEL_ERRORS, VERCEL_FINISH, shows_extension=False, obeys_should_retry=False
+    )
+
+
 NODE_CLIENTS = [
     Client("openai-node", "openai", None, OPENAI_ERRORS, OPENAI_FINISH),
     Client("openai-node-helper", "openai", None, OPENAI_ERRORS, OPENAI_FINISH),
     Client("anthropic-node", "anthropic", None, ANTHROPIC_ERRORS, ANTHROPIC_FINISH),
     Client("anthropic-node-helper", "anthropic", None, ANTHROPIC_ERRORS, ANTHROPIC_FINISH),
-    Client("vercel-openai", "openai", None, VERCEL_ERRORS, VERCEL_FINISH, shows_extension=False),
-    Client("vercel-anthropic", "anthropic", None, VERCEL_ERRORS, VERCEL_FINISH, shows_extension=False),
+    _vercel("vercel-openai", "openai"),
+    _vercel("vercel-anthropic", "anthropic"),
 ]

@@ -54,7 +54,7 @@ class Outcome:
         usage: Prompt and completion tokens.
         usages: How many frames (or whole answers) carried a usage; libraries that add would count each.
         extension: The `_anoman` block, where the client lets one see it.
-        error: Name of the exception, as the client's users would catch it.
+        errors: Names of the exception's class and of those above it: what the client's users can catch.
         left: Whether it cancelled, and came out of that without a surprise.
     """
 
@@ -64,7 +64,7 @@ class Outcome:
     usages: int = 0
     tool: tuple[str, str] | None = None
     extension: dict[str, Any] | None = None
-    error: str | None = None
+    errors: list[str] = field(default_factory=list)
     status: int | None = None
     code: str | None = None
     left: bool = False

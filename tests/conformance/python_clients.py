@@ -23,10 +23,9 @@ OPENAI_ERRORS: dict[Fault, str] = {
     "unavailable": "InternalServerError",
     "interrupted": "APIError",
 }
-ANTHROPIC_ERRORS: dict[Fault, str] = OPENAI_ERRORS | {
-    "unavailable": "ServiceUnavailableError",
-    "interrupted": "APIStatusError",
-}
+ANTHROPIC_ERRORS: dict[Fault, str] = OPENAI_ERRORS | {"unavailable": "ServiceUnavailableError"}
+LANGCHAIN_OPENAI_ERRORS: dict[Fault, str] = OPENAI_ERRORS | {"unavailable": "OpenAIAPIError"}
+LANGCHAIN_ANTHROPIC_ERRORS: dict[Fault, str] = OPENAI_ERRORS | {"unavailable": "AnthropicAPIError"}
 OPENAI_FINISH = ("stop", "tool_calls")
 ANTHROPIC_FINISH = ("end_turn", "tool_use")
 OPENAI_TOOLS: Any = [{"type": "function", "function": {"name": "get_weather", "parameters": TOOL}}]
@@ -34,7 +33,7 @@ ANTHROPIC_TOOLS: Any = [{"name": "get_weather", "input_schema": TOOL}]
 
 
 def _failed(out: Outcome, error: Exception) -> Outcome:
-    out.error = type(error).__name__
+    out.errors = [kind.__name__ for kind in type(error).__mro__]
     out.status = getattr(error, "status_code", None)
     out.code = getattr(error, "code", None)
     body = getattr(error, "body", None)
@@ -137,7 +136,7 @@ def openai_helper(ask: Ask) -> Outcome:
                         _usage(out, event.chunk)
                     elif event.type == "content.delta":
                         out.text += event.delta
-                        pieces += 1
+                        pieces += bool(event.delta)
                     if pieces == ask.leave_after:
                         out.left = True
                         return out  # the end of the `with` block closes
@@ -257,10 +256,11 @@ def anthropic_helper(ask: Ask) -> Outcome:
 
 
 async def _langchain(ask: Ask, model: Any, errors: type[Exception]) -> Outcome:
-    out, total, pieces = Outcome(), AIMessageChunk(""), 0
+    out, pieces = Outcome(), 0
+    total: Any = AIMessageChunk("")
     try:
         if not ask.stream:
-            total += await model.ainvoke(ask.prompt)
+            total = await model.ainvoke(ask.prompt)
         else:
             async with aclosing(model.astream(ask.prompt)) as chunks:
                 async for chunk in chunks:
@@ -308,7 +308,7 @@ def _threaded(function: Callable[[Ask], Outcome]) -> Callable[[Ask], Any]:
 PYTHON_CLIENTS = [
     Client("openai", "openai", _threaded(openai_sync), OPENAI_ERRORS, OPENAI_FINISH),
     Client("openai-async", "openai", openai_async, OPENAI_ERRORS, OPENAI_FINISH),
-    Client("openai-helper", "openai", _threaded(openai_helper), OPENAI_ERRORS, OPENAI_FINISH),
+    Client("openai-helper", "openai", _threaded(openai_helper), OPENAI_ERRORS, OPENAI_FINISH, shows_extension=False),
     Client("anthropic", "anthropic", _threaded(anthropic_sync), ANTHROPIC_ERRORS, ANTHROPIC_FINISH),
     Client("anthropic-async", "anthropic", anthropic_async, ANTHROPIC_ERRORS, ANTHROPIC_FINISH),
     Client("anthropic-helper", "anthropic", _threaded(anthropic_helper), ANTHROPIC_ERRORS, ANTHROPIC_FINISH),
@@ -316,7 +316,7 @@ PYTHON_CLIENTS = [
         "langchain-openai",
         "openai",
         langchain_openai,
-        OPENAI_ERRORS,
+        LANGCHAIN_OPENAI_ERRORS,
         OPENAI_FINISH,
         counts_usages=False,
         shows_extension=False,
@@ -325,7 +325,7 @@ PYTHON_CLIENTS = [
         "langchain-anthropic",
         "anthropic",
         langchain_anthropic,
-        ANTHROPIC_ERRORS,
+        LANGCHAIN_ANTHROPIC_ERRORS,
         ANTHROPIC_FINISH,
         counts_usages=False,
         shows_extension=False,

@@ -51,7 +51,9 @@ class Upgraded:
 
 def upgrade(database_url: str) -> Upgraded:
     """
-    Bring the database at *database_url* to the newest revision, in one transaction. Needs no running event loop.
+    Bring the database at *database_url* to the newest revision, in one transaction.
+
+    Call it without a running event loop, and only once at a time: alembic keeps what it works on in global variables.
 
     Raises:
         MigrationError: Nothing was changed.

@@ -12,11 +12,24 @@ globalThis.AI_SDK_LOG_WARNINGS = false;
 const fresh = () => ({ text: "", finish: null, usage: null, usages: 0, tool: null, extension: null, left: false });
 const retries = (ask) => (ask.retries === null ? {} : { maxRetries: ask.retries });
 
-function failed(out, error) {
-  const name = error.constructor.name === "Object" ? "Object" : error.name === "Error" ? error.constructor.name : error.name;
-  const data = error.error?.error ?? error.error ?? error.data?.error ?? {};
-  return { ...out, error: name, status: error.status ?? error.statusCode ?? null, code: error.code ?? data.code ?? null };
+// The names a user can test for: of the classes, and the one that the AI SDK gives its errors.
+function names(error) {
+  const out = [error.name];
+  for (let kind = error.constructor; kind?.name; kind = Object.getPrototypeOf(kind)) out.push(kind.name);
+  return out;
 }
+
+function codeOf(error) {
+  const body = error.responseBody ? JSON.parse(error.responseBody) : error;
+  return error.code ?? body.error?.error?.code ?? body.error?.code ?? error.data?.error?.code ?? null;
+}
+
+const failed = (out, error) => ({
+  ...out,
+  errors: names(error),
+  status: error.status ?? error.statusCode ?? null,
+  code: codeOf(error),
+});
 
 // -- openai --
 
@@ -241,7 +254,7 @@ async function answer({ client, ask }) {
     await clients[client](ask, out);
   } catch (error) {
     if (!out.left) return failed(out, error ?? new Error("nothing was thrown"));
-    if (!/abort/i.test(error.name + error.constructor.name)) return failed(out, error);
+    if (!/abort/i.test(names(error).join())) return failed(out, error);
   }
   return out;
 }

@@ -246,6 +246,7 @@ def check_anthropic(heard: Heard) -> None:
     assert ends == [items[-1]["type"]] == ["message_stop"]
     assert "_anoman" in items[-1]
     deltas = [item for item in items if item["type"] == "message_delta"]
-    assert [("_anoman" in item) for item in deltas] == [False] * (len(deltas) - 1) + [True] * bool(deltas)
-    if deltas:
+    last = [items[-2]["type"] == "message_delta"] if deltas else []
+    assert [("_anoman" in item) for item in deltas] == [False] * (len(deltas) - 1) + last
+    if last == [True]:
         assert deltas[-1]["usage"]["output_tokens"] == heard.lane.measure()[0].completion_tokens
