@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import click
 import uvloop
 
 from gateway.app import BACKLOG, App
+from gateway.core.money import format_usd
 from gateway.demo import banner, provider_process
 from gateway.demo import document as demo_document
 from gateway.metrics import MetricsRecorder
@@ -21,9 +23,11 @@ from gateway.providers.presets import PRESETS
 from gateway.settings import (
     Settings,
     SettingsError,
+    build_catalog,
     environment,
     export,
     from_document,
+    key_id,
     load,
     problems_text,
     settings_text,
@@ -43,7 +47,20 @@ def _load_or_exit(config: str | None, overrides: dict[str, Any] | None = None) -
         sys.exit(1)
 
 
-_config = click.option("--config", type=click.Path(dir_okay=False), help="The gateway.toml to read.")
+def _config_path(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    """The file that was named, by option or variable, else ./gateway.toml where there is one."""
+    if named := given or environment().get("GATEWAY_CONFIG"):
+        return named
+    return CONFIG_FILE if Path(CONFIG_FILE).is_file() else None
+
+
+CONFIG_FILE = "gateway.toml"
+_config = click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    callback=_config_path,
+    help="The file to read; by default the one named by GATEWAY_CONFIG, else ./gateway.toml.",
+)
 
 
 @click.group()
@@ -128,7 +145,7 @@ def migrate(config: str | None) -> None:
 @click.option("--port", type=int, help="Port to listen on.")
 def demo(host: str | None, port: int | None) -> None:
     """Serve a built-in provider, and every vendor whose usual key variable is set."""
-    environ, overrides = environment(), {"server.host": host, "server.port": port}
+    environ, overrides = environment(), {"server.host": host, "server.port": port, "server.workers": 1}
     with provider_process() as provider_port:
         document = demo_document(provider_port, environ)
 
@@ -150,6 +167,22 @@ def check(config: str | None) -> None:
     """Say everything that is wrong with the configuration."""
     settings = _load_or_exit(config)
     click.echo(f"The configuration is fine: {len(settings.models)} models, {len(settings.keys)} keys.")
+
+
+@main.command()
+@_config
+def models(config: str | None) -> None:
+    """List the catalogue: slug, class, USD per million tokens in and out, routes in fallback order."""
+    for model in build_catalog(_load_or_exit(config), PRESETS).models.values():
+        prices = " ".join(format_usd(pico * 1_000_000) for pico in (model.price.input, model.price.output))
+        click.echo(f"{model.slug}  {model.model_class}  {prices}  {', '.join(route.id for route in model.routes)}")
+
+
+@main.command()
+def keys() -> None:
+    """Make a new key, and the lines that put it into gateway.toml."""
+    secret = f"anm-sk-{secrets.token_hex(32)}"
+    click.echo(f'[keys."{secret}"]  # {key_id(secret)} in logs\ntenant = "..."\ntier = "enterprise"')
 
 
 @main.command("settings")

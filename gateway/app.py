@@ -170,6 +170,7 @@ class App:
         await asyncio.sleep(min(times.accept_s, times.drain_s))
         for server in servers:
             server.close()
+        self._handler.refuse_uploads()
         self._server.pre_shutdown()
         if not await self._idle(end_s - loop.time()):
             for watch in tuple(self._running):

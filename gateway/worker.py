@@ -105,7 +105,6 @@ class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
             for sock in self.sockets:
                 sock.close()
             telemetry.close()
-            metrics.pour()
             close_multiprocess()
 
     async def _serve(self, telemetry: Telemetry, metrics: MetricsRecorder) -> None:
@@ -113,21 +112,16 @@ class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
         for number in self._early:
             self._take(number)
         tasks = Tasks(lambda task, exc: telemetry.log.error(events.INTERNAL_ERROR, task=task, exc_info=exc))
-        heartbeat = tasks.spawn(self._beat(app, metrics), name="heartbeat")
+        heartbeat = tasks.spawn(self._beat(app), name="heartbeat")
         try:
             await app.serve(self.sockets)
         finally:
             heartbeat.cancel()
 
-    async def _beat(self, app: App, metrics: MetricsRecorder) -> None:
-        """
-        Tell the master that the loop turns, all through the drain; without a master, drain and go.
-
-        The metrics are handed over as often, because another worker may be asked for the sum.
-        """
+    async def _beat(self, app: App) -> None:
+        """Tell the master that the loop turns, all through the drain; without a master, drain and go."""
         while True:
             self.notify()
-            metrics.pour()
             if os.getppid() != self.ppid:
                 app.stop()
             await asyncio.sleep(HEARTBEAT_S)

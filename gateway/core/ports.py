@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -98,7 +98,7 @@ class Sink(Protocol):
     async def open(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Commit the 200 with *headers*."""
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> Awaitable[None]:
         """Hand over whole frames in one piece, without waiting for a slow client.
 
         Raises:

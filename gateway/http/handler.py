@@ -80,6 +80,7 @@ class GatewayHandler:
         self._hooks = hooks
         self._idle = asyncio.Event()
         self._idle.set()
+        self._uploads: set[asyncio.Task[object]] = set()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         request_id = self._hooks.new_request_id()
@@ -103,6 +104,11 @@ class GatewayHandler:
     async def idle(self) -> None:
         """Wait until no request is under way."""
         await self._idle.wait()
+
+    def refuse_uploads(self) -> None:
+        """Refuse the requests whose bodies are still coming: once the server closes, what arrives is not looked at."""
+        while self._uploads:
+            self._uploads.pop().cancel()
 
     def _endpoint(self, path: str, method: str) -> Endpoint:
         endpoint = find(path)
@@ -128,9 +134,7 @@ class GatewayHandler:
             request.protocol.close()
             raise GatewayError(SHUTTING_DOWN)
         key = await self._authenticate(secret)
-        body = await read_body(
-            request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes, body_s=site.body_s
-        )
+        body = await self._read_body(request, site)
         call = site.services.dialects[dialect].read_call(body, _options(request), _forwarded(request, dialect))
         exchange = Exchange(
             request_id=request_id,
@@ -149,6 +153,22 @@ class GatewayHandler:
             assert sink.response is not None
             return sink.response
         return JsonAnswer(answer.body, answer.headers)
+
+    async def _read_body(self, request: web.BaseRequest, site: Site) -> bytes:
+        """The body; raises GatewayError, also when `refuse_uploads` ends the wait for it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._uploads.add(task)
+        try:
+            return await read_body(
+                request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes, body_s=site.body_s
+            )
+        except asyncio.CancelledError:
+            if task in self._uploads or task.uncancel():
+                raise  # it was the client, or the client as well
+            raise GatewayError(SHUTTING_DOWN) from None
+        finally:
+            self._uploads.discard(task)
 
     async def _run(self, pipeline: Pipeline, exchange: Exchange, sink: StreamSink) -> Answer | None:
         hooks = self._hooks

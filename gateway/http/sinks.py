@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp_sse import EventSourceResponse
@@ -57,10 +59,11 @@ class StreamSink:
         self.response = FrameResponse(headers, self._send_timeout_s)
         self._writer = await self.response.prepare(self._request)
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> Awaitable[None]:
         """Hand over whole frames in one piece, without waiting for a slow client."""
         assert self._writer is not None
-        await self._writer.write(data, drain=False)  # type: ignore[call-arg]  # the base class does not name it
+        # Once per frame, so the framework's coroutine is handed on instead of being awaited in one of ours.
+        return self._writer.write(data, drain=False)  # type: ignore[call-arg]  # the base class does not name it
 
     async def drain(self) -> None:
         """Wait until the client has caught up."""

@@ -122,16 +122,21 @@ class StreamRelay:
             first, flow.first = flow.first, b""
             await watch.write(first)
         complete, progress, read, feed = lane.complete, lane.progress, flow.answer.read, lane.feed
+        sink, clock_s = self._sink, watch.now_s
         while not lane.ended and lane.failure is None and lane.complete == complete:
             data = await read()
             out = feed(data) if data else lane.end()
+            now_s = clock_s()
             if lane.progress != progress:
                 progress = lane.progress
-                watch.moved(lane, watch.now_s())
+                watch.moved(lane, now_s)
                 if self._exchange.first_token_s is None and lane.talking:
-                    self._exchange.first_token_s = watch.now_s()
+                    self._exchange.first_token_s = now_s
             if out:
-                await watch.write(out)
+                watch.written_s = now_s
+                await sink.write(out)
+                if sink.blocked:
+                    await watch.drain()
 
     async def _finish(self, flow: _Flow) -> None:
         """Settle, then say the last words: the client may close on the terminator, and that is no cancellation."""

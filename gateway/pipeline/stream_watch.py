@@ -38,7 +38,7 @@ class StreamWatch(Watch):
         self._times = services.deadlines
         self._deadline_s = exchange.started_s + self._times.first_token_s
         self._commit_s = exchange.started_s + self._times.commit_after_s
-        self._written_s = exchange.started_s
+        self.written_s = exchange.started_s
         self._progress_s = exchange.started_s
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
@@ -71,7 +71,7 @@ class StreamWatch(Watch):
         elif not self._sink.committed and now_s >= self._commit_s:
             await self.commit()
             await self._beat()
-        if self._sink.committed and now_s - self._written_s >= times.heartbeat_s:
+        if self._sink.committed and now_s - self.written_s >= times.heartbeat_s:
             await self._beat()
 
     def next_wake_s(self) -> float:
@@ -87,7 +87,7 @@ class StreamWatch(Watch):
             nearest = self._deadline_s
             if not self._sink.committed:
                 return min(nearest, self._commit_s)
-        return min(nearest, self._written_s + times.heartbeat_s) if self._sink.committed else nearest
+        return min(nearest, self.written_s + times.heartbeat_s) if self._sink.committed else nearest
 
     def started(self, lane: Lane) -> float:
         """The first good frame is here; monotonic seconds of it."""
@@ -107,16 +107,16 @@ class StreamWatch(Watch):
         exchange = self._exchange
         exchange.status = 200
         await self._sink.open(self.services.headers(exchange, None))
-        exchange.committed_s = self._written_s = self.now_s()
+        exchange.committed_s = self.written_s = self.now_s()
 
     async def _beat(self) -> None:
         """A heartbeat; never waits, since no deadline watches a tick."""
-        self._written_s = self.now_s()
+        self.written_s = self.now_s()
         await self._sink.write(self._heartbeat())
 
     async def write(self, data: bytes) -> None:
         """Hand whole frames to the client and wait while it is behind."""
-        self._written_s = self.now_s()
+        self.written_s = self.now_s()
         await self._sink.write(data)
         if self._sink.blocked:
             await self.drain()

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import asyncpg
 import pytest
 
-from gateway.storage.migrations import MigrationError, upgrade
+from gateway.storage.migrations import LOCK, MigrationError, upgrade
 from tests.support.gateway import free_port
 from tests.support.postgres import PASSWORD, Postgres
 
@@ -107,14 +108,23 @@ def test_postgres_with_sslmode(postgres: Postgres, new_database: Callable[[], st
     assert "SSL" in strict.stderr  # the cluster of the tests has none
 
 
-async def test_several_at_once(postgres: Postgres, new_database: Callable[[], str], tmp_path: Path) -> None:
-    """Releases that run at the same time wait for each other, and all succeed."""
+async def test_two_at_once(postgres: Postgres, new_database: Callable[[], str], tmp_path: Path) -> None:
+    """A release waits while another one migrates the same database, and then goes on."""
     name = new_database()
-    url = postgres.url(name)
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    other = await asyncpg.connect(postgres.url(name))
+    await other.execute(f"SELECT pg_advisory_lock({LOCK})")
 
-    done = await asyncio.gather(*(asyncio.to_thread(migrate, tmp_path, DATABASE_URL=url) for _ in range(4)))
+    release = asyncio.create_task(asyncio.to_thread(migrate, tmp_path, DATABASE_URL=postgres.url(name)))
+    async with asyncio.timeout(30):
+        while not await other.fetchval(waiting):  # noqa: ASYNC110 - only the server knows
+            await asyncio.sleep(0.05)
+    tables = postgres.sql(TABLES, name)
+    await other.close()
+    done = await release
 
-    assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 4
+    assert tables == ""
+    assert (done.returncode, done.stderr) == (0, "")
     assert postgres.sql(TABLES, name) == "alembic_version"
 
 

@@ -184,3 +184,31 @@ def test_demo_knows_the_vendors_whose_keys_are_set() -> None:
     assert "claude-sonnet-4-6" in loaded.models
     assert "gpt-4o" not in loaded.models
     assert not any(name.startswith("claude") for name in without["models"])
+
+
+def test_config_by_variable_and_by_place(tmp_path: Path) -> None:
+    """Without --config the file named by GATEWAY_CONFIG is read, else ./gateway.toml."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(toml(standard("http://127.0.0.1:9")))
+    command = [sys.executable, "-m", "gateway", "models"]
+
+    named = run("models", GATEWAY_CONFIG=str(path))
+    placed = subprocess.run(
+        command, cwd=tmp_path, env=QUIET | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+
+    assert "fallback  mid  2.500000 10.000000  fake-openai/first, fake-openai/second" in named.stdout
+    assert placed.stdout == named.stdout
+
+
+def test_a_new_key_can_be_pasted(tmp_path: Path) -> None:
+    """`keys` prints lines that gateway.toml takes, and another key each time."""
+    first, second = run("keys").stdout, run("keys").stdout
+    path = tmp_path / "gateway.toml"
+    path.write_text(toml(standard("http://127.0.0.1:9")) + first)
+
+    checked = run("check", "--config", str(path))
+
+    assert checked.stderr == ""
+    assert "4 keys" in checked.stdout
+    assert first != second

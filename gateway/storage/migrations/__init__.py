@@ -20,7 +20,7 @@ from gateway.storage.database import open_engine
 
 # Two releases at once would both create what is missing. Any number will do that no other program uses for a lock of
 # the same database; this one is "anoman" in ASCII.
-_LOCK = 0x616E6F6D616E
+LOCK = 0x616E6F6D616E
 
 
 class MigrationError(Exception):
@@ -80,7 +80,7 @@ async def _upgrade(database_url: str, config: Config) -> str | None:
 
 def _apply(connection: Connection, config: Config) -> str | None:
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
     before = MigrationContext.configure(connection).get_current_revision()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
