@@ -182,7 +182,7 @@ def models(config: str | None) -> None:
 def keys() -> None:
     """Make a new key, and the lines that put it into gateway.toml."""
     secret = f"anm-sk-{secrets.token_hex(32)}"
-    click.echo(f'[keys."{secret}"]  # {key_id(secret)} in logs\ntenant = "..."\ntier = "enterprise"')
+    click.echo(f'[keys."{secret}"]  # {key_id(secret)} in logs\ntenant = "my-team"\ntier = "enterprise"')
 
 
 @main.command("settings")
