@@ -82,6 +82,8 @@ class AnthropicLane(PassthroughLane):
         return last + frame(_with(self._stop, changes), b"message_stop")
 
     def _take(self, event: Event) -> bytes:
+        if self._last_delta is None and (out := self._like_before(event.data)) is not None:
+            return out
         read = read_json(event.data, _read, _read_leniently)
         if read is None:
             self._break(malformed(event.data[:500].decode("utf-8", "replace")))
@@ -91,7 +93,10 @@ class AnthropicLane(PassthroughLane):
         if kind == "content_block_delta":
             self._tell(parsed.delta)
             self.progress += 1
-            return self._let_go() + frame(payload, b"content_block_delta")
+            sent = frame(payload, b"content_block_delta")
+            if parsed.delta is not None and parsed.delta.text:
+                self._remember(payload, sent, b'"text":', parsed.delta.text)
+            return self._let_go() + sent
         handler = _HANDLERS.get(kind)
         if handler is not None:
             try:

@@ -13,6 +13,7 @@ from gateway.core.usage import NO_USAGE, Usage
 from gateway.dialects.base import Journey
 from gateway.dialects.errors import interruption_frames
 from gateway.dialects.failures import MALFORMED, malformed
+from gateway.dialects.template import RELEARN_AFTER, Template, learn
 from gateway.dialects.tokens import Tally
 from gateway.wire.ascii import ascii_json, mend_json
 from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
@@ -44,6 +45,8 @@ class PassthroughLane(ABC):
         self._held_bytes = 0
         self._tally = Tally()
         self._usage: Usage = NO_USAGE
+        self._template: Template | None = None
+        self._misfits = RELEARN_AFTER
 
     def feed(self, data: bytes) -> bytes:
         """Whole client frames for *data*; b"" while the start is still held back."""
@@ -101,6 +104,24 @@ class PassthroughLane(ABC):
                 return b""
             out, self._held = self._held, []
         return b"".join(out)
+
+    def _like_before(self, data: bytes) -> bytes | None:
+        """The frame of an event that differs from an earlier one in its text only; None for any other."""
+        template = self._template
+        found = template.match(data) if template is not None else None
+        if found is None:
+            self._misfits += 1
+            return None
+        self._misfits = 0
+        self.progress += 1
+        self._tally.add(found[0])
+        return found[1]
+
+    def _remember(self, payload: bytes, frame: bytes, member: bytes, text: str) -> None:
+        """Learn from a content event, unless the last ones were so different that it would not pay."""
+        if self._misfits >= RELEARN_AFTER:
+            self._template = learn(payload, frame, member, text)
+            self._misfits = 0
 
     @abstractmethod
     def _take(self, event: Event) -> bytes:

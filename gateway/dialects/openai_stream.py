@@ -107,6 +107,8 @@ class OpenAIChatLane(PassthroughLane):
 
     def _take(self, event: Event) -> bytes:
         data = event.data
+        if self._finish is None and not event.name and (out := self._like_before(data)) is not None:
+            return out
         if data[0] != _OPEN_BRACE and data.strip()[:6] == b"[DONE]":
             self._done()
             return b""
@@ -169,7 +171,11 @@ class OpenAIChatLane(PassthroughLane):
             out = self._let_go(choices) + out
         if finishing:
             return out + self._take_finish(chunk, choices, payload)
-        return out + frame(self._forward(chunk, choices, payload))
+        sent = frame(self._forward(chunk, choices, payload))
+        delta = choices[0].delta
+        if len(choices) == 1 and delta is not None and text and text == delta.content:
+            self._remember(payload, sent, b'"content":', text)
+        return out + sent
 
     def _take_finish(self, chunk: Chunk, choices: list[Choice], payload: bytes) -> bytes:
         """Hold a finish chunk back once every choice seen so far has finished; let any other pass."""
@@ -231,7 +237,8 @@ class OpenAIChatLane(PassthroughLane):
             and all(choice.index is not UNSET and choice.delta is not None for choice in choices)
         ):
             before, model, after = payload.partition(self._model_in_json)
-            if model and b'"model"' not in before and b'"model"' not in after:
+            # The outermost object's own member: no other object was opened before it, or there is but one of the name.
+            if model and (not before.rfind(b"{") or (b'"model"' not in before and b'"model"' not in after)):
                 return before + self._model_out_json + after
         return self._rewrite(payload)
 

@@ -38,7 +38,7 @@ class UsageReader:
         if not isinstance(said, dict):
             self.odd = True
             return
-        self.raw = {name: value for name, value in said.items() if fits(value)}
+        self.raw = said if fits(said) else {name: value for name, value in said.items() if fits(value)}
         prompt, completion = self._count(said, "prompt_tokens"), self._count(said, "completion_tokens")
         details = said.get("prompt_tokens_details")
         cached = self._count(details, "cached_tokens")

@@ -35,7 +35,8 @@ def _count(texts: list[str]) -> int:
 
 def _exact(text: str) -> int:
     """A limit that cuts nothing makes the count: the library's function for counts wakes threads, 40 us against 1."""
-    return toktok.truncate(text, _NO_LIMIT, ENCODING)[1]
+    tokens: int = toktok.truncate(text, _NO_LIMIT, ENCODING)[1]
+    return tokens
 
 
 def warm_up() -> None:
@@ -47,18 +48,25 @@ class Tally:
     """What an upstream has said so far, kept so that it can be counted once at the end.
 
     A provider sends at least one token per content delta, so the number of deltas is a floor for the count; the text
-    counted as a whole covers providers that put many tokens in one delta.
+    counted as a whole covers providers that put many tokens in one delta. Memory is bounded: of a long answer only the
+    first `MAX_COUNTED_CHARS` and one delta more are kept, and stand for the rest.
     """
 
-    __slots__ = ("_pieces", "deltas")
+    __slots__ = ("_chars", "_kept_chars", "_pieces", "deltas")
 
     def __init__(self) -> None:
         self.deltas = 0
+        self._chars = 0
+        self._kept_chars = 0
         self._pieces: list[str] = []
 
     def add(self, text: str) -> None:
         """Note one content delta."""
         self.deltas += 1
+        self._chars += len(text)
+        if self._kept_chars > MAX_COUNTED_CHARS:
+            return
+        self._kept_chars += len(text)
         pieces = self._pieces
         pieces.append(text)
         if len(pieces) >= _FOLD_AT:
@@ -66,4 +74,7 @@ class Tally:
 
     def tokens(self) -> int:
         """The estimate."""
-        return max(self.deltas, count_text("".join(self._pieces))) if self.deltas else 0
+        if not self._chars:
+            return self.deltas
+        counted = count_text("".join(self._pieces))
+        return max(self.deltas, round(counted * self._chars / self._kept_chars))

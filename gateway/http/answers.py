@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
@@ -9,6 +11,9 @@ from aiohttp.http_writer import StreamWriter
 
 from gateway.http.answer_headers import Headers
 from gateway.http.overload import SERVER_NAME
+from gateway.http.sinks import StallGuard
+
+SMALL_BYTES = 16_384  # the high-water mark of a client's write buffer: up to it, writing does not wait for anybody
 
 
 class JsonAnswer(web.StreamResponse):
@@ -18,12 +23,17 @@ class JsonAnswer(web.StreamResponse):
     The framework's own response builds, checks and serialises a header map, which costs an eighth of what a request
     without streaming costs at all. Here the head is text from the start. Names and values are ours or came through
     `header_value`, so there is nothing in them that could end a line.
+
+    Args:
+        stall_s: A client that takes nothing of it for that long is dropped.
     """
 
-    def __init__(self, body: bytes, headers: Headers) -> None:
+    def __init__(self, body: bytes, headers: Headers, stall_s: float) -> None:
         # The base class is deliberately not initialised: nothing of it is used but its type.
         self._json = body
         self._lines = headers
+        self._stall_s = stall_s
+        self._transport: asyncio.Transport | None = None
         self._writer: AbstractStreamWriter | None = None
         self._stays = True
         self._without_body = False
@@ -43,6 +53,7 @@ class JsonAnswer(web.StreamResponse):
         self._stays = request.keep_alive and not request.protocol._close and request.content.is_eof()
         self._without_body = request.method == hdrs.METH_HEAD
         self._writer = request._payload_writer
+        self._transport = request.transport
         return self._writer
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -55,5 +66,11 @@ class JsonAnswer(web.StreamResponse):
             f"Date: {rfc822_formatted_time()}\r\nServer: {SERVER_NAME}\r\n"
             f"Connection: {'keep-alive' if self._stays else 'close'}\r\n\r\n"
         )
-        await writer.write(head.encode("ascii") + (b"" if self._without_body else body))
-        await writer.write_eof()
+        transport = self._transport
+        guard = StallGuard(transport, self._stall_s) if len(body) > SMALL_BYTES and transport is not None else None
+        try:
+            await writer.write(head.encode("ascii") + (b"" if self._without_body else body))
+            await writer.write_eof()
+        finally:
+            if guard is not None:
+                guard.stop()

@@ -200,7 +200,6 @@ async def test_upload_during_the_drain() -> None:
 
         leaving = await leave(gateway)
         reply = await stream.reply(ACCEPT_S + 0.5)
-        await stream.peer.send(whole[-100:])
         code, _ = await leaving
 
         assert (reply.status, refusal(OPENAI, reply)) == (503, "shutting_down")

@@ -10,13 +10,15 @@ import pytest_asyncio
 
 from tests.conformance.node_clients import Clients
 from tests.conformance.outcome import Ask, Client, Outcome
-from tests.support.config import KEY, standard
+from tests.support.config import KEY, model, standard
 from tests.support.gateway import PLAIN, Gateway
 from tests.support.provider import FakeProvider
 
 # Pings after a tenth of a second of silence: every client meets them in every test that has a pause.
+# The last two models are those of the documents' samples.
 CONFIG: dict[str, Any] = {
-    "stream": {"heartbeat_s": 0.1, "commit_after_s": 0.3, "non_stream_s": 0.8},
+    "stream": {"heartbeat_s": 0.1, "commit_after_s": 0.3, "non_stream_s": 1.2},
+    "models": {name: model(f"fake-openai/{name}") for name in ("claude-sonnet-4-6", "gpt-4o")},
 }
 MODELS = {"openai": "m", "anthropic": "claude"}
 
@@ -36,8 +38,7 @@ class Stand:
     async def ask(self, client: Client, **more: Any) -> Outcome:
         """Have *client* ask the gateway; *more* are members of `Ask`."""
         ask = Ask(**{"base_url": self.base_url, "key": KEY, "model": MODELS[client.dialect], **more})
-        outcome = await (self.node.ask(client.name, ask) if client.ask is None else client.ask(ask))
-        return outcome
+        return await (self.node.ask(client.name, ask) if client.ask is None else client.ask(ask))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

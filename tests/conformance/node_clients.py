@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.conformance.outcome import TOOL, Ask, Client, Fault, Outcome
-from tests.conformance.python_clients import ANTHROPIC_ERRORS, ANTHROPIC_FINISH, OPENAI_ERRORS, OPENAI_FINISH
+from tests.conformance.python_anthropic import ANTHROPIC_ERRORS, ANTHROPIC_FINISH
+from tests.conformance.python_openai import OPENAI_ERRORS, OPENAI_FINISH
 from tests.support.notation import Dialect
 
 VERCEL_ERRORS: dict[Fault, str] = dict.fromkeys(OPENAI_ERRORS, "AI_APICallError")
@@ -63,7 +64,7 @@ class Clients:
             answer: dict[str, Any] = json.loads(line)
             waiting = self._waiting.pop(answer["id"])
             if not waiting.done():
-                waiting.set_result(Outcome(**answer["outcome"]))
+                waiting.set_result(_outcome(answer["outcome"]))
         for waiting in self._waiting.values():
             waiting.set_exception(ConnectionError("the Node clients have gone"))
 
@@ -80,10 +81,14 @@ class Clients:
         assert code == 0
 
 
+def _outcome(members: dict[str, Any]) -> Outcome:
+    """JSON knows no pairs."""
+    pairs = {name: tuple(members[name]) for name in ("usage", "tool") if members[name] is not None}
+    return Outcome(**members | pairs)
+
+
 def _vercel(name: str, dialect: Dialect) -> Client:
-    return Client(
-        name, dialect, None, VERCEL_ERRORS, VERCEL_FINISH, shows_extension=False, obeys_should_retry=False
-    )
+    return Client(name, dialect, None, VERCEL_ERRORS, VERCEL_FINISH, shows_extension=False, obeys_should_retry=False)
 
 
 NODE_CLIENTS = [

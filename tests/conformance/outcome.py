@@ -69,10 +69,6 @@ class Outcome:
     code: str | None = None
     left: bool = False
 
-    def __post_init__(self) -> None:
-        self.usage = tuple(self.usage) if self.usage else None  # type: ignore[assignment]  # from JSON it is a list
-        self.tool = tuple(self.tool) if self.tool else None  # type: ignore[assignment]
-
 
 @dataclass(frozen=True, slots=True)
 class Client:

@@ -16,7 +16,7 @@ from tests.support.frames import blocks, chat, messages, parsed, text_of
 from tests.support.gateway import CHAT, MESSAGES
 from tests.support.notation import CBD, CBS, CBX, DONE, FIN, MD, MS, MX, RST, R, T, U
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance-curl")]
 
 TEXT = "Halo 北🦀é"
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from gateway.demo_provider.texts import ESSAY, STORY
 from tests.conformance.demo import ROOT, Served, serving
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance-samples")]
 
 EXAMPLES = ROOT / "docs" / "examples"
 BROKEN = "stream_interrupted - upstream_error after 11 tokens\n"

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 import pytest_asyncio
 
-from tests.support.acts import Act, head, no_answer, pause_ms, repeat, stall
+from tests.support.acts import head, no_answer, pause_ms, repeat, stall
 from tests.support.client import Stream
 from tests.support.config import KEY_ONE, standard
 from tests.support.frames import chat, messages
@@ -31,6 +31,7 @@ from tests.support.notation import (
     json_answer,
 )
 from tests.support.provider import FakeProvider
+from tests.support.stage import Act, Seen
 from tests.wire.desk import BOTH, Desk, items, open_desk
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -99,7 +100,7 @@ PHASES: dict[str, list[Act | bytes]] = {
 @pytest.mark.parametrize("leave", LEAVING.values(), ids=LEAVING)
 @pytest.mark.parametrize("script", PHASES.values(), ids=PHASES)
 async def test_dis_02_before_the_first_token(desk: Desk, script: list[Act | bytes], leave: Leave) -> None:
-    """A client that leaves in any phase before the first token: upstream closed, booked as cancelled, prompt counted."""
+    """A client that leaves in any phase before the first token: upstream closed, booked, prompt counted."""
     stream = await desk.send(script)
     seen = await _newest(desk)
     await asyncio.sleep(0.05)  # so that the head, where there is one, has been read: nobody tells
@@ -127,7 +128,7 @@ async def test_dis_02_without_streaming(desk: Desk, path: str, script: list[Act 
     assert closed.when_s - left_s <= CANCEL_S
 
 
-async def _newest(desk: Desk):  # type: ignore[no-untyped-def]
+async def _newest(desk: Desk) -> Seen:
     """The request that has just been sent, passing over those of earlier tests."""
     seen = await desk.provider.next_request()
     while seen is not desk.provider.requests[-1] or seen.closed.done() or seen.played.is_set():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.acts import Act, fin, head, pause_ms, repeat, reset, send_raw, stall, status
+from tests.support.acts import fin, head, pause_ms, repeat, reset, send_raw, stall, status
 from tests.support.frames import blocks, chat
 from tests.support.gateway import CHAT, MESSAGES
 from tests.support.notation import (
@@ -38,6 +38,7 @@ from tests.support.notation import (
     data,
     json_answer,
 )
+from tests.support.stage import Act
 from tests.wire.desk import BOTH, Desk, error_of, events, items, open_desk, text_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -339,7 +340,7 @@ async def test_mid_19_the_log_has_the_words(desk: Desk) -> None:
 
 @pytest.mark.parametrize("code", [401, 402, 403])
 async def test_mid_20_our_own_credential(desk: Desk, code: int) -> None:
-    """A provider that refuses us is not the caller's fault: no 401 or 403, an alarm, and the caller's key still works."""
+    """A provider that refuses us is not the caller's fault: no 401 or 403, an alarm, and the key still works."""
     before = await desk.gateway.metrics()
 
     reply = await desk.ask([status(code, (), {"error": {"message": "bad key"}})])
@@ -397,7 +398,8 @@ async def test_mid_22_drips_do_not_help(brisk: Desk) -> None:
 
 @pytest.mark.parametrize("path", BOTH)
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"{", b"[]", b"null", b"{}", b'{"choices":[]}', b'{"error":{"message":"x"}}', b"\xff\xfe{}"]
+    "body",
+    [b"", b"<html>", b"{", b"[]", b"null", b"{}", b'{"choices":[]}', b'{"error":{"message":"x"}}', b"\xff\xfe{}"],
 )
 async def test_json_answers_that_are_none(desk: Desk, path: str, body: bytes) -> None:
     """A 200 whose body is no answer is the provider's failure, never ours."""
@@ -419,7 +421,8 @@ async def test_a_late_usage_is_waited_for_shortly(desk: Desk) -> None:
 
 async def test_many_ends_at_once(desk: Desk) -> None:
     """Failures of neighbours do not touch a stream."""
-    desk.provider.script("m", *([[R(), T("a"), READ, end] for end, _ in ENDS.values()] * 3), [R() + T("ok") + FIN() + DONE])
+    broken = [[R(), T("a"), READ, end] for end, _ in ENDS.values()] * 3
+    desk.provider.script("m", *broken, [R() + T("ok") + FIN() + DONE])
     clients = [desk.gateway.client() for _ in range(13)]
 
     replies = await asyncio.gather(*(client.request("POST", CHAT, chat("m")) for client in clients))

@@ -8,6 +8,7 @@ import resource
 import statistics
 import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def slow() -> AsyncIterator[Desk]:
-    """A desk like the documents' platform, all times divided by a hundred: commit 0.2, heartbeat 0.15, router 0.55 s."""
+    """A desk like the documents' platform, times divided by a hundred: commit 0.2, heartbeat 0.15, router 0.55 s."""
     times = {"commit_after_s": 0.2, "heartbeat_s": 0.15, "first_token_s": 5, "idle_s": 5, "write_stall_s": 20}
     async with open_desk(PLAIN, stream=times) as desk:
         yield desk
@@ -83,9 +84,8 @@ async def test_prx_01_credentials_stay_here(desk: Desk, path: str) -> None:
     credentials = [value for name, value in sent if name in ("authorization", "x-api-key")]
     assert reply.status == 200
     assert credentials == [f"Bearer {secret}" if path == CHAT else secret]
-    assert not [
-        word for word in ("session", "anoman-", "192.0.2.1", "Basic", "theirs", "secret-agent", "custom") if word in text
-    ]
+    inner = ("session", "anoman-agent", "x-anoman", "192.0.2.1", "Basic", "theirs", "secret-agent", "custom")
+    assert [word for word in inner if word in text] == []
 
 
 async def test_prx_01_what_may_pass(desk: Desk) -> None:
@@ -104,7 +104,7 @@ async def test_prx_01_what_may_pass(desk: Desk) -> None:
 @pytest.mark.parametrize("path", BOTH)
 async def test_prx_02_hop_by_hop_headers(desk: Desk, path: str) -> None:
     """Hop-by-hop headers, and those that `Connection` names, end here; our own framing is our own."""
-    headers = {"connection": "close, X-Foo", "x_foo": "1", "te": "trailers", "upgrade": "h2c", "keep_alive": "timeout=9"}
+    headers = {"connection": "close, X-Foo", "x_foo": "1", "te": "trailers", "upgrade": "h2c", "keep_alive": "9"}
 
     await post(desk, path, authorization=f"Bearer {KEY}", **headers)
 
@@ -197,7 +197,7 @@ async def test_prx_09_a_slow_thinker_on_a_platform(slow: Desk, path: str) -> Non
             times_s.append(time.monotonic())
             got += piece
 
-    gaps_s = [after - before for before, after in zip(times_s, times_s[1:], strict=False)]
+    gaps_s = [after - before for before, after in pairwise(times_s)]
     assert gaps_s[0] < 0.35
     assert max(gaps_s) < 0.55
     assert got.count(b"ping") >= 6
@@ -263,7 +263,8 @@ async def test_prx_15_a_slow_reader_and_a_fast_provider(slow: Desk) -> None:
     before = sum(map(rss_bytes, slow.gateway.pids))
     peak, size = before, 0
 
-    async with slow.stream(script) as stream:
+    slow.provider.script("m", script)
+    async with slow.gateway.client().stream(CHAT, chat("m"), rcvbuf=65536) as stream:
         stream.peer.pause()
         for _ in range(20):
             await asyncio.sleep(0.05)  # the reader's own slowness
@@ -273,7 +274,7 @@ async def test_prx_15_a_slow_reader_and_a_fast_provider(slow: Desk) -> None:
         async for piece in stream.pieces():
             size += len(piece)
 
-    assert sent < 12_000_000  # kernel buffers of two connections, which are not ours, and a few hundred KiB
+    assert sent < 16_000_000  # the kernel's buffers of two connections can hold some 10 MB, which are not ours
     assert size > 330 * 60_000
     assert stream.ended_properly
     assert peak - before < 4 * 1024 * 1024
@@ -370,7 +371,9 @@ async def test_prx_21_loose_types(desk: Desk, path: str, fields: dict[str, Any],
     """null is absent, a wrong type or an empty list is a 400 that names the field, and nothing is sent for it."""
     asked = len(desk.provider.requests)
 
-    reply = await post(desk, path, {**(chat("m") if path == CHAT else messages("claude")), **fields}, authorization=f"Bearer {KEY}")
+    body = {**(chat("m") if path == CHAT else messages("claude")), **fields}
+
+    reply = await post(desk, path, body, authorization=f"Bearer {KEY}")
 
     if param is None:
         assert reply.status == 200

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support.acts import Act, head, pause_ms, status, wait
+from tests.support.acts import head, pause_ms, status, wait
 from tests.support.frames import blocks
 from tests.support.gateway import CHAT, MESSAGES
 from tests.support.notation import (
@@ -34,6 +34,7 @@ from tests.support.notation import (
     event,
     json_answer,
 )
+from tests.support.stage import Act
 from tests.wire.desk import BOTH, Desk, error_of, events, items, open_desk, sdk_loop, text_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -279,7 +280,7 @@ async def test_sse_21_encoded_events(desk: Desk, coding: str) -> None:
     seen = asyncio.Event()
     first = packer.compress(R() + T("a")) + packer.flush(zlib.Z_SYNC_FLUSH)
     second = packer.compress(T("b") + FIN() + DONE) + packer.flush()
-    script = [head(headers={"Content-Encoding": coding}), first, wait(seen), second, EOF_OK]
+    script: list[Act | bytes] = [head(headers={"Content-Encoding": coding}), first, wait(seen), second, EOF_OK]
 
     async with desk.stream(script) as stream:
         frames = stream.frames()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.acts import Act, status
+from tests.support.acts import status
 from tests.support.config import model, standard
 from tests.support.gateway import CHAT, MESSAGES, Gateway, UncleanExitError
 from tests.support.notation import CBD, CBS, CBX, DONE, FIN, MD, MS, MX, R, T, U, json_answer
-from tests.support.stage import Seen
+from tests.support.stage import Act, Seen
 from tests.wire.desk import BOTH, Desk, items, open_desk, sdk_loop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -67,7 +67,9 @@ async def test_use_01_nothing_is_added_without_streaming(desk: Desk) -> None:
 @pytest.mark.parametrize("options", [None, {"include_usage": False}, {"include_usage": True}])
 async def test_use_02_usage_rides_on_the_finish_chunk(desk: Desk, options: dict[str, Any] | None) -> None:
     """No chunk without choices, and one usage, however the caller asked: clients index, and clients add."""
-    reply = await desk.ask([R(), T("a"), FIN(), U(7, 2), DONE], **({} if options is None else {"stream_options": options}))
+    fields = {} if options is None else {"stream_options": options}
+
+    reply = await desk.ask([R(), T("a"), FIN(), U(7, 2), DONE], **fields)
 
     with_usage = [item for item in items(reply)[:-1] if item.get("usage")]
     assert sdk_loop(reply)[0] == "a"
@@ -106,7 +108,7 @@ CACHED = {
 @pytest.mark.parametrize("stream", [True, False])
 async def test_use_07_cached_tokens_are_part_of_the_prompt(desk: Desk, stream: bool) -> None:
     """86 x 2.50 + 1920 x 1.25 + 300 x 10 per million: nothing is charged twice."""
-    script: list[bytes | Act] = [R() + T("a") + FIN("stop", CACHED) + DONE] if stream else [json_answer("a", usage=CACHED)]
+    script = [R() + T("a") + FIN("stop", CACHED) + DONE if stream else json_answer("a", usage=CACHED)]
 
     reply = await desk.ask(script, stream=stream)
     receipt = await desk.receipt(reply)
@@ -170,7 +172,7 @@ ABSURD: list[dict[str, Any]] = [
 @pytest.mark.parametrize("usage", ABSURD)
 async def test_use_15_absurd_counts(desk: Desk, usage: dict[str, Any], stream: bool) -> None:
     """Counts that cannot be are replaced by ours: no negative or endless spend, no exception, a remark."""
-    script: list[bytes | Act] = [R() + T("a") + FIN("stop", usage) + DONE] if stream else [json_answer("a", usage=usage)]
+    script = [R() + T("a") + FIN("stop", usage) + DONE if stream else json_answer("a", usage=usage)]
 
     reply = await desk.ask(script, stream=stream)
     receipt = await desk.receipt(reply)

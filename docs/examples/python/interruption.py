@@ -17,7 +17,8 @@ try:
         stream=True,
     )
     for chunk in stream:
-        collected.append(chunk.choices[0].delta.content or "")
+        delta = chunk.choices[0].delta.content or ""
+        collected.append(delta)
 except APIError as error:
     extension = error.body["_anoman"]
     print(error.code, "-", extension["failure_class"], "after", extension["completion_tokens"], "tokens")

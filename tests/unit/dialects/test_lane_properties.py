@@ -1,4 +1,4 @@
-"""The two promises of the codec: reads do not matter, and a death at any byte leaves a stream that clients understand."""
+"""Two promises of the codec: reads do not matter, and a death at any byte leaves what clients understand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ ENVELOPES: list[dict[str, Any]] = [
     {}, {}, {}, {"id": "other"}, {"created": "1"}, {"created": 1.0}, {"object": None}, {"model": "vendor-2024"},
     {"system_fingerprint": "é"}, {"usage": None}, {"error": None}, {"x": {"model": "m"}},
 ]  # fmt: skip
-ODD = [{"choices": "x"}, {"choices": [None]}, {"choices": [{"index": "0", "delta": 7, "finish_reason": 1}]}, {"choices": []}]
+ODD: list[dict[str, Any]] = [
+    {"choices": "x"}, {"choices": [None]}, {"choices": []},
+    {"choices": [{"index": "0", "delta": 7, "finish_reason": 1}]},
+]  # fmt: skip
+KINDS = ["text", "text", "text", "role", "tool", "thought", "odd", "usage", "content + finish"]
+FINAL_USAGES: list[int | dict[str, Any]] = [5, {}, {"output_tokens": 5, "x": None}]
 NOISE = [b": keep-alive\n\n", b"retry: 5\n\n", b"data:\n\n", b"id: 1\n\n", b"event: message\n", b"\n", b": x\n"]
 
 
@@ -82,9 +87,8 @@ def mended(word: str) -> str:
 def openai_streams(draw: st.DrawFn) -> list[Said]:
     """A stream of one or two choices, honest or not, with its meaning."""
     choices = draw(st.sampled_from([1, 1, 1, 2]))
-    out: list[Said] = []
-    for _ in range(draw(st.integers(0, 7))):
-        out.append(draw(_openai_events(draw(st.integers(0, choices - 1)), choices)))
+    indexes = draw(st.lists(st.integers(0, choices - 1), max_size=7))
+    out = [draw(_openai_events(index, choices)) for index in indexes]
     usage = draw(st.sampled_from(["none", "own chunk", "on finish"]))
     for index in range(choices) if draw(st.booleans()) else ():
         tokens = {"usage": {"prompt_tokens": 7, "completion_tokens": 3}} if usage == "on finish" else {}
@@ -106,7 +110,7 @@ def _respelled(draw: st.DrawFn, said: Said) -> Said:
 @st.composite
 def _openai_events(draw: st.DrawFn, index: int, choices: int) -> Said:
     envelope = draw(st.sampled_from(ENVELOPES))
-    kind = draw(st.sampled_from(["text", "text", "text", "role", "tool", "thought", "odd", "usage", "content + finish"]))
+    kind = draw(st.sampled_from(KINDS))
     word = draw(st.sampled_from([*WORDS, *ESCAPED]))
     if kind == "role":
         return Said(choice_chunk(index, {"role": "assistant", "content": ""}, **envelope), opens=index)
@@ -142,7 +146,7 @@ def anthropic_streams(draw: st.DrawFn) -> list[Said]:
         if draw(st.booleans()):
             out.append(Said(draw(st.sampled_from([PING, event("new", {"type": "new", "é": 1}), MD(None, 1)]))))
     if draw(st.booleans()):
-        out.append(Said(MD("end_turn", draw(st.sampled_from([5, {}, {"output_tokens": 5, "x": None}])))))
+        out.append(Said(MD("end_turn", draw(st.sampled_from(FINAL_USAGES)))))
     if draw(st.booleans()):
         out.append(Said(MX, ends=True))
     if draw(st.integers(0, 9)) == 0:
@@ -238,8 +242,9 @@ def whole_events(said: list[Said], cut: int, *, tail: bool) -> list[Said]:
     out, end = [], 0
     for item in said:
         end += len(item.raw)
-        whole = end - (len(item.raw) - len(item.raw.rstrip(b"\r\n")) if tail else 1 if item.raw.endswith(b"\r\n") else 0)
-        if cut >= whole:
+        line_ends = len(item.raw) - len(item.raw.rstrip(b"\r\n"))
+        needless = line_ends if tail else int(item.raw.endswith(b"\r\n"))
+        if cut >= end - needless:
             out.append(item)
     return out
 

@@ -254,6 +254,16 @@ def test_interleaved_choices() -> None:
     assert shape(heard) == ["0:R", "1:R", "0:a", "1:b", "0:FIN(stop)", "1:c", "1:FIN(length)", "META", "[DONE]"]
 
 
+@pytest.mark.parametrize("n", [None, 2])
+def test_the_first_choice_finishes_and_the_second_is_cut(n: int | None) -> None:
+    """While a choice is open the finish of another is no terminal marker; it passes at once."""
+    opened = [choice_chunk(index, {"role": "assistant", "content": "a"}) for index in (0, 1)]
+
+    heard = hear_openai(*opened, choice_chunk(0, {}, "stop"), n=n)
+
+    assert shape(heard) == ["0:R", "1:R", "0:FIN(stop)", "ERRF(2, upstream_truncated)", "[DONE]"]
+
+
 def test_one_choice_after_the_other() -> None:
     """A finish is let go, in its place, when a further choice opens after it."""
     heard = hear_openai(
@@ -297,7 +307,7 @@ def test_fewer_choices_than_asked_for() -> None:
 def test_both_finishes_in_one_chunk() -> None:
     """Several choices in one chunk are several choices."""
     opening = [{"index": i, "delta": {"role": "assistant", "content": str(i)}, "finish_reason": None} for i in (0, 1)]
-    closing = [{"index": i, "delta": {}, "finish_reason": "stop"} for i in (0, 1)]
+    closing: list[dict[str, Any]] = [{"index": i, "delta": {}, "finish_reason": "stop"} for i in (0, 1)]
 
     heard = hear_openai(chunk({}, choices=opening), chunk({}, choices=closing), U(7, 2), DONE, n=2)
 

@@ -1,0 +1,209 @@
+"""Every command, program, configuration and answer in README.md and docs/*.md is tried."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import AsyncIterator
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gateway.demo import BUILT_IN, KEY
+from tests.conformance.blocks import Block, blocks, masked
+from tests.conformance.demo import ROOT, Run, Served, serving
+from tests.support.client import Client
+from tests.support.frames import chat, messages
+from tests.support.gateway import CHAT, MESSAGES
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance-docs")]
+
+GENERATED = ("errors.md", "settings.md")  # by `python -m gateway.reference`, which has tests of its own
+FILES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED)]
+BLOCKS = [block for path in FILES for block in blocks(path)]
+# Silence and its end come soon: the document says so where it shows them.
+QUICK = {"GATEWAY_STREAM_HEARTBEAT_S": "0.4", "GATEWAY_STREAM_IDLE_S": "2"}
+VENDOR_KEYS = {"OPENAI_API_KEY": "sk-of-nobody"}
+ENDPOINTS = {"chat": (CHAT, chat), "messages": (MESSAGES, messages)}
+GATEWAY = f"{shlex.quote(sys.executable)} -m gateway"
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def demo() -> AsyncIterator[Served]:
+    async with serving(["demo"], env=QUICK) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a reader's files would lie: every configuration of the documents, by its name."""
+    folder = tmp_path_factory.mktemp("reader")
+    for block in BLOCKS:
+        if block.language == "toml":
+            (folder / block.how).write_text(block.text)
+    return folder
+
+
+def of(*kinds: tuple[str, str]) -> pytest.MarkDecorator:
+    """The blocks whose language and first word of how are one of *kinds*; "*" stands for any word."""
+    chosen = [
+        block
+        for block in BLOCKS
+        if any(block.language == language and how in ("*", block.how.split(" ")[0]) for language, how in kinds)
+    ]
+    return pytest.mark.parametrize("block", chosen, ids=str)
+
+
+def assert_ran(block: Block, run: Run) -> None:
+    assert (run.code, run.errors) == (0, "")
+    if block.output is not None:
+        assert run.out.rstrip("\n") == block.output.rstrip("\n")
+
+
+async def test_every_block_is_tried() -> None:
+    """No block is without a word that says how to try it."""
+    known = re.compile(
+        r"(bash (demo|make|check|serve)|python demo|js demo|toml \S+|sse (chat|messages) .+"
+        r"|json (chat|messages|GET) .+)"
+    )
+
+    assert [str(block) for block in BLOCKS if not known.fullmatch(f"{block.language} {block.how}")] == []
+
+
+async def test_links() -> None:
+    """Every relative link leads somewhere."""
+    dead = [
+        f"{path.name}: {target}"
+        for path in FILES
+        for target in LINK.findall(path.read_text(encoding="utf-8"))
+        if not (path.parent / target).exists()
+    ]
+
+    assert dead == []
+
+
+@of(("python", "demo"))
+async def test_python(demo: Served, block: Block) -> None:
+    """It ends well and prints what the document says."""
+    assert_ran(block, await demo.python(block.text))
+
+
+@of(("js", "demo"))
+async def test_js(demo: Served, block: Block) -> None:
+    """It ends well and prints what the document says."""
+    assert_ran(block, await demo.node(block.text))
+
+
+@of(("bash", "demo"))
+async def test_shell(demo: Served, block: Block) -> None:
+    """It ends well and gets an answer that is no error."""
+    run = await demo.shell(block.text)
+
+    assert run.code == 0
+    assert '"_anoman"' in run.out
+    assert '"error"' not in run.out
+
+
+@of(("bash", "make"))
+async def test_make(block: Block) -> None:
+    """The target exists; `make run` starts the demo that the other blocks are tried with."""
+    *assignments, make, target = shlex.split(block.text)
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+
+    assert make == "make"
+    assert all("=" in assignment for assignment in assignments)
+    assert recipe is not None
+    assert ("-m gateway demo" if target == "run" else "-m pytest") in recipe[1]
+
+
+@of(("toml", "*"), ("bash", "check"))
+async def test_configuration(folder: Path, block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration is accepted, and the command says what the document says."""
+    monkeypatch.setenv("OPENAI_API_KEY", VENDOR_KEYS["OPENAI_API_KEY"])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    command = f"{GATEWAY} check --config {block.how}"
+    if block.language == "bash":
+        command = block.text.replace(".venv/bin/gateway", GATEWAY)
+
+    assert_ran(block, await Served(0).run(["sh", "-e", "-c", command], cwd=folder))
+
+
+@of(("bash", "serve"))
+async def test_serve(folder: Path, block: Block) -> None:
+    """The command serves the models of the configuration."""
+    program, *arguments = shlex.split(block.text)
+    models = tomllib.loads((folder / "gateway.toml").read_text())["models"]
+
+    async with serving(arguments, cwd=folder, env=VENDOR_KEYS) as served:
+        headers = {"x-api-key": "anm-sk-change-me"}
+        reply = await Client(served.port).request("GET", "/v1/models", headers=headers)
+
+    assert program == ".venv/bin/gateway"
+    assert [entry["id"] for entry in reply.json["data"]] == list(models)
+
+
+@of(("sse", "*"))
+async def test_wire_format(demo: Served, block: Block) -> None:
+    """The gateway writes just that, but for ids and times; after "..." only the end is shown."""
+    path, model, prompt = block.how.split(" ", 2)
+    target, make = ENDPOINTS[path]
+
+    reply = await Client(demo.port, {"x-api-key": KEY}).request("POST", target, make(model, prompt))
+
+    shown, sent = masked(block.text), masked(reply.body.decode())
+    if shown.startswith("...\n\n"):
+        shown = shown.removeprefix("...\n\n")
+        sent = sent[-len(shown) :]
+    assert sent == shown
+
+
+@of(("json", "*"))
+async def test_json(demo: Served, block: Block) -> None:
+    """The gateway answers just that, but for ids and times."""
+    client = Client(demo.port, {"x-api-key": KEY})
+    kind, _, rest = block.how.partition(" ")
+    if kind == "GET":
+        reply = await client.request("GET", rest)
+    else:
+        target, make = ENDPOINTS[kind]
+        model, _, prompt = rest.partition(" ")
+        reply = await client.request("POST", target, make(model, prompt, stream=False))
+
+    assert _masked_json(reply.json) == _masked_json(json.loads(block.text))
+
+
+def _masked_json(value: Any) -> Any:
+    return json.loads(masked(json.dumps(value, separators=(",", ":"))))
+
+
+async def test_models_of_the_demo() -> None:
+    """The table of the first page is the demo's own."""
+    rows = re.findall(r"^\| `(demo-[a-z]+)` \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+    assert dict(rows) == BUILT_IN
+
+
+async def test_clients_are_installed_by_the_tests() -> None:
+    """What the documents tell readers to install is what the tests ran with."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    python = set(re.findall(r"^[\w-]+", setup["options.extras_require"]["test"], re.MULTILINE))
+    node = json.loads((ROOT / "tests" / "conformance" / "node" / "package.json").read_text())["dependencies"]
+    text = (ROOT / "README.md").read_text()
+
+    assert set(_installed(text, "pip install")) <= python
+    assert set(_installed(text, "npm install")) <= set(node)
+
+
+def _installed(text: str, command: str) -> list[str]:
+    names = [name for found in re.findall(rf"`{command} ([^`]+)`", text) for name in found.split()]
+    assert names
+    return names

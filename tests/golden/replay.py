@@ -1,0 +1,144 @@
+"""One recorded exchange played through the pure half, with fixed ids and clocks.
+
+A case is a folder `fixtures/<provider>/<case>/`. Written by hand: `source.txt` (whose public reference the shapes
+follow), `request.json`, and what the provider answers: `upstream.sse`, `upstream.json` or `upstream_error.json`.
+Derived, and reviewed by eye: `upstream_request.json`, `client.sse` or `client.json`, `receipt.json`.
+`python -m tests.golden.replay` writes the derived files anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gateway.core.call import Call, CallOptions
+from gateway.core.catalog import Key, Mode, Model, Provider, Route, Tier
+from gateway.core.errors import Failure, UpstreamFailed
+from gateway.core.exchange import Attempt, Exchange, Outcome
+from gateway.core.money import Price, Weight, parse_price, parse_weight
+from gateway.core.receipt import Receipt, Tariff, draw_up, log_fields
+from gateway.dialects.base import Dialect, Journey, LaneRules
+from gateway.dialects.errors import error_body
+from gateway.dialects.registry import DIALECTS
+from gateway.providers.presets import PRESETS
+from gateway.providers.requests import build_request
+
+FIXTURES = Path(__file__).parent / "fixtures"
+CASES = sorted(path.parent for path in FIXTURES.glob("*/*/request.json"))
+
+REQUEST_ID, TRACE_ID = "req_golden", "0123456789abcdef0123456789abcdef"
+CREATED_EPOCH_S = 1_700_000_000
+# The documents' example: 7 tokens at 3 and 4 at 5 USD per million are 0.000041; a mid model counts fourfold.
+PRICE = Price(
+    input=parse_price("3"), output=parse_price("5"), cached_input=parse_price("0.30"), cache_write=parse_price("3.75")
+)
+MODES: dict[Mode, Weight] = {"realtime": parse_weight("1"), "provider_cache": parse_weight("0.9")}
+TARIFF = Tariff(modes=MODES, bill_interrupted=True, region="id")
+ENDPOINTS = {"openai_chat": "chat_completions", "anthropic_messages": "messages"}
+
+Settled = tuple[str, bytes, Receipt]
+"""The client's file by name and content, and the receipt."""
+
+
+def replay(case: Path) -> dict[str, bytes]:
+    """The derived files of *case*."""
+    preset = PRESETS[case.parent.name]
+    assert preset.base_url is not None
+    dialect, secret = DIALECTS[preset.dialect], preset.auth("secret")
+    call = dialect.read_call((case / "request.json").read_bytes(), CallOptions(), ())
+    place = (preset.name, preset.dialect, preset.base_url, preset.type, preset.region)
+    route = Route(Provider(*place, parse_weight("1"), secret), f"vendor-{call.slug}")
+    journey = Journey(call, route, REQUEST_ID, CREATED_EPOCH_S, LaneRules())
+    exchange = _exchange(call, route)
+    if (case / "upstream.sse").exists():
+        name, body, receipt = _stream(dialect, journey, exchange, (case / "upstream.sse").read_bytes())
+    elif (case / "upstream.json").exists():
+        name, body, receipt = _whole(dialect, journey, exchange, (case / "upstream.json").read_bytes())
+    else:
+        error = json.loads((case / "upstream_error.json").read_bytes())
+        raw = json.dumps(error["body"]).encode()
+        failure = dialect.read_failure(error["status"], error["headers"], raw, CREATED_EPOCH_S)
+        name, body, receipt = _refused(dialect, exchange, failure)
+    return {"upstream_request.json": _request(call, route, dialect), name: body, "receipt.json": _pretty(receipt)}
+
+
+def _exchange(call: Call, route: Route) -> Exchange:
+    """An exchange that was asked for at second 100 and answered within milliseconds."""
+    exchange = Exchange(
+        request_id=REQUEST_ID,
+        trace_id=TRACE_ID,
+        endpoint=ENDPOINTS[call.dialect],
+        call=call,
+        key=Key("key_golden", "golden", Tier("enterprise")),
+        started_s=100.0,
+    )
+    exchange.model = Model(call.slug, "mid", parse_weight("4"), PRICE, (route,), context_window=128_000)
+    exchange.route = route
+    exchange.attempts = [Attempt(route, 100.001, "ok")]
+    exchange.dispatched_s, exchange.answered_s = 100.001, 100.251
+    return exchange
+
+
+def _stream(dialect: Dialect, journey: Journey, exchange: Exchange, upstream: bytes) -> Settled:
+    lane = dialect.open_lane(journey)
+    out = lane.feed(upstream)
+    if not lane.ended and lane.failure is None:
+        out += lane.end()
+    if lane.failure is not None and not lane.complete and not out:
+        return _refused(dialect, exchange, lane.failure)
+    exchange.usage, exchange.basis = lane.measure()
+    exchange.note, exchange.status = lane.note, 200
+    exchange.committed_s = exchange.first_token_s = 100.252
+    if lane.failure is None or lane.complete:
+        receipt = _settle(exchange, "completed")
+        return "client.sse", out + lane.finish(receipt), receipt
+    exchange.failure = lane.failure
+    exchange.attempts[0].result = "failed"
+    return "client.sse", out + lane.fail(lane.failure), _settle(exchange, "interrupted")
+
+
+def _whole(dialect: Dialect, journey: Journey, exchange: Exchange, upstream: bytes) -> Settled:
+    try:
+        completion = dialect.read_completion(upstream, journey)
+    except UpstreamFailed as exc:
+        return _refused(dialect, exchange, exc.failure)
+    exchange.usage, exchange.basis, exchange.note = completion.usage, completion.basis, completion.note
+    exchange.status, exchange.committed_s = 200, 100.252
+    receipt = _settle(exchange, "completed")
+    return "client.json", _indented(completion.render(receipt)), receipt
+
+
+def _refused(dialect: Dialect, exchange: Exchange, failure: Failure) -> Settled:
+    error = failure.as_error()
+    exchange.failure, exchange.status, exchange.error_code = failure, error.kind.status, error.kind.code
+    exchange.attempts[0].result = "failed"
+    receipt = _settle(exchange, "rejected" if error.kind.status < 500 else "failed")
+    return "client.json", _indented(error_body(dialect.name, error, REQUEST_ID)), receipt
+
+
+def _settle(exchange: Exchange, outcome: Outcome) -> Receipt:
+    return draw_up(exchange, outcome, now_s=100.9, tariff=TARIFF)
+
+
+def _request(call: Call, route: Route, dialect: Dialect) -> bytes:
+    request = build_request(call, route, dialect)
+    return _json({"url": request.url, "headers": dict(request.headers), "body": json.loads(request.body)})
+
+
+def _pretty(receipt: Receipt) -> bytes:
+    return _json(log_fields(receipt))
+
+
+def _indented(body: bytes) -> bytes:
+    return _json(json.loads(body))
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+if __name__ == "__main__":
+    for case in CASES:
+        for name, content in replay(case).items():
+            (case / name).write_bytes(content)

@@ -1,0 +1,64 @@
+"""Recorded exchanges of four providers: what they are asked, what the client gets, what is booked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.golden.replay import CASES, FIXTURES, replay
+
+INPUTS = {"source.txt", "request.json"}
+ANSWERS = {"upstream.sse", "upstream.json", "upstream_error.json"}
+KINDS = {
+    "openai": {"text", "tools", "reasoning", "length", "cached", "refusal", "content_filter", "error_midstream"},
+    "anthropic": {"text", "tools", "thinking", "max_tokens", "cached", "refusal", "error_midstream"},
+    "deepseek": {"text", "tools", "reasoning", "length", "cached", "cut"},
+    "groq": {"text", "tools", "reasoning", "length", "cached", "error_midstream"},
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.parent.name}-{case.name}" for case in CASES])
+def test_golden(case: Path) -> None:
+    """The derived files are, byte for byte, what is derived today; nothing else lies in the folder."""
+    derived = replay(case)
+
+    files = {path.name: path.read_bytes() for path in case.iterdir()}
+    given = {name: files.pop(name) for name in [*files] if name in INPUTS | ANSWERS}
+    assert {name: derived[name].decode() for name in derived} == {name: files[name].decode() for name in files}
+    assert set(given) >= INPUTS
+    assert len(set(given) & ANSWERS) == 1
+    assert given["source.txt"].strip()
+
+
+def test_every_kind_is_recorded() -> None:
+    """Each provider has the kinds of answers that it can give."""
+    recorded = {provider: {case.name for case in CASES if case.parent.name == provider} for provider in KINDS}
+
+    assert [provider for provider in KINDS if not recorded[provider] >= KINDS[provider]] == []
+
+
+def test_the_documents_example() -> None:
+    """The stream of the documents: their very chunks, 44 weighted tokens, 0.000041 USD, their terminator."""
+    frames = (FIXTURES / "openai/documents_example/client.sse").read_text().split("\n\n")
+    envelope = '"id":"chatcmpl-abc","object":"chat.completion.chunk","created":1709876543,"model":"claude-sonnet-4-6"'
+    texts = ("Once ", "upon a ", "time...")
+    deltas = ['{"role":"assistant","content":""}', *(f'{{"content":"{text}"}}' for text in texts)]
+
+    assert frames[:4] == [
+        f'data: {{{envelope},"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}' for delta in deltas
+    ]
+    assert frames[4] == (
+        f'data: {{{envelope},"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}],'
+        '"usage":{"prompt_tokens":7,"completion_tokens":4,"total_tokens":11,"prompt_tokens_details":{"cached_tokens":0}}}'
+    )
+    assert frames[5].startswith('data: {"_anoman":{"guardrails":')
+    assert frames[5].endswith(
+        '},"id":"chatcmpl-abc","object":"anoman.metadata","created":1709876543,"model":"claude-sonnet-4-6",'
+        '"choices":[{"index":0,"delta":{},"finish_reason":null}]}'
+    )
+    extension = json.loads(frames[5][6:])["_anoman"]
+    assert (extension["cost_usd"], extension["weighted_tokens"]) == ("0.000041", 44)
+    assert extension["routing"]["mode"] == "realtime"
+    assert frames[6:] == ["data: [DONE]", ""]
