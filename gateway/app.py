@@ -20,7 +20,7 @@ from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.tokens import warm_up
-from gateway.http.answer_headers import success_headers
+from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
 from gateway.http.server import GatewayServer, ServerLimits
 from gateway.metrics import MetricsRecorder
@@ -210,6 +210,7 @@ class App:
 
     def _services(self, settings: Settings, catalog: Catalog) -> Services:
         stream, region = settings.stream, settings.server.region
+        constant = constant_headers(region)
         return Services(
             upstream=self._upstream,
             dialects=DIALECTS,
@@ -222,7 +223,7 @@ class App:
             clock=_CLOCK,
             tasks=self._tasks,
             report_failure=self._report_failure,
-            headers=lambda exchange, receipt: success_headers(exchange, receipt, region),
+            headers=lambda exchange, receipt: success_headers(exchange, receipt, constant),
             observe_gap=self._metrics.observe_gap,
         )
 

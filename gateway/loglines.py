@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 Fields = MutableMapping[str, Any]
 Render = Callable[[Any, str, Fields], bytes]
+RenderRow = Callable[[str, str, msgspec.Struct], bytes]
 
 MAX_MESSAGE = 300  # characters of an exception's or a library's own words
 MAX_FRAMES = 16  # innermost ones; our deepest await chain is about ten
@@ -134,6 +136,21 @@ def _plain(value: object, depth: int = 0) -> object:
     if depth < _MAX_DEPTH and isinstance(value, list | tuple):
         return [_plain(item, depth + 1) for item in value]
     return _type_name(value)
+
+
+def render_json_row(level: str, event: str, row: msgspec.Struct) -> bytes:
+    """As `render_json`, of a struct whose fields are the line's."""
+    try:
+        fields = _encoder.encode(row)
+    except (TypeError, ValueError, RecursionError):
+        return render_json(None, level, {"event": event, **structs.asdict(row)})
+    head = f'{{"timestamp":"{_now()}","level":"{level}","event":"{event}",'
+    return head.encode() + fields[1:] + b"\n"
+
+
+def render_console_row(level: str, event: str, row: msgspec.Struct) -> bytes:
+    """As `render_console`, of a struct whose fields are the line's."""
+    return render_console(None, level, {"event": event, **structs.asdict(row)})
 
 
 def render_console(_logger: Any, level: str, fields: Fields) -> bytes:

@@ -14,13 +14,23 @@ from dataclasses import dataclass
 from typing import IO, Any, Literal
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from gateway.core.errors import Level
-from gateway.core.receipt import Receipt, log_fields
+from gateway.core.receipt import Receipt, row_of
 from gateway.linewriter import LineWriter
 from gateway.loglimit import LineLimiter
-from gateway.loglines import Render, clean, describe, render_console, render_json
+from gateway.loglines import (
+    Render,
+    RenderRow,
+    clean,
+    describe,
+    render_console,
+    render_console_row,
+    render_json,
+    render_json_row,
+)
 
 Format = Literal["json", "console"]
 
@@ -80,6 +90,7 @@ class Telemetry:
     log: FilteringBoundLogger
     writer: LineWriter
     _render: Render
+    _render_row: RenderRow
     _threshold: int
     _restore: Callable[[], None]
 
@@ -88,6 +99,11 @@ class Telemetry:
         if _NUMBERS[level] >= self._threshold:
             fields["event"] = event
             self.writer.write(self._render(None, level, fields))
+
+    def emit_row(self, level: Level, event: str, row: Struct) -> None:
+        """Log *event* with the fields of *row*: a fifth of the time that a dictionary takes."""
+        if _NUMBERS[level] >= self._threshold:
+            self.writer.write(self._render_row(level, event, row))
 
     def close(self) -> bool:
         """Write out what is queued, for at most two seconds, and let libraries log as before; whether all went out."""
@@ -112,6 +128,7 @@ def configure(
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
     render: Render = render_json if format == "json" else render_console
+    render_row: RenderRow = render_json_row if format == "json" else render_console_row
     writer = LineWriter(
         stream, note=lambda count: render(None, "warning", {"event": LOG_DROPPED, "lines": count}), on_drop=on_drop
     )
@@ -121,7 +138,7 @@ def configure(
     processors: list[Any] = [structlog.contextvars.merge_contextvars, render]
     structlog.configure(processors=processors, wrapper_class=wrapper, logger_factory=lambda *args: output)
     log: FilteringBoundLogger = structlog.wrap_logger(output).bind()  # bound: no look-up of the set-up at every line
-    return Telemetry(log, writer, render, threshold, _route_libraries(log, threshold))
+    return Telemetry(log, writer, render, render_row, threshold, _route_libraries(log, threshold))
 
 
 class LogRecorder:
@@ -132,7 +149,7 @@ class LogRecorder:
 
     def record(self, receipt: Receipt) -> None:
         level: Level = "warning" if receipt.outcome in ("interrupted", "failed") else "info"
-        self._telemetry.emit(level, EXCHANGE_SETTLED, log_fields(receipt))
+        self._telemetry.emit_row(level, EXCHANGE_SETTLED, row_of(receipt))
 
 
 class RefusalLog:

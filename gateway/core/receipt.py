@@ -121,40 +121,74 @@ def extension(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def log_fields(receipt: Receipt) -> dict[str, Any]:
-    """The key-values of the `exchange.settled` event."""
+class Row(Struct, frozen=True, gc=False):
+    """A receipt as the `exchange.settled` line has it, names and order included; the later trace row has the same."""
+
+    request_id: str
+    trace_id: str
+    tenant: str
+    key_id: str
+    endpoint: str
+    model: str
+    provider: str | None
+    provider_model: str | None
+    attempts: tuple[str, ...]
+    outcome: Outcome
+    routing_mode: str
+    failure_class: str | None
+    failure_reason: str | None
+    error_code: str | None
+    status: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usage_basis: Basis
+    weighted_tokens: int
+    cost_usd: str
+    note: str | None
+    ttfb_ms: float | None
+    ttft_ms: float | None
+    total_ms: float
+    overhead_ms: float
+    cancel_ms: float | None
+
+
+def row_of(receipt: Receipt) -> Row:
+    """The row of *receipt*."""
     usage = receipt.usage
-    return {
-        "request_id": receipt.request_id,
-        "trace_id": receipt.trace_id,
-        "tenant": receipt.tenant,
-        "key_id": receipt.key_id,
-        "endpoint": receipt.endpoint,
-        "model": receipt.model,
-        "provider": receipt.provider,
-        "provider_model": receipt.provider_model,
-        "attempts": list(receipt.attempts),
-        "outcome": receipt.outcome,
-        "routing_mode": receipt.routing_mode,
-        "failure_class": receipt.failure_class,
-        "failure_reason": receipt.failure_reason,
-        "error_code": receipt.error_code,
-        "status": receipt.status,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "usage_basis": receipt.usage_basis,
-        "weighted_tokens": receipt.weighted_tokens,
-        "cost_usd": receipt.cost_usd,
-        "note": receipt.note,
-        "ttfb_ms": receipt.ttfb_ms,
-        "ttft_ms": receipt.ttft_ms,
-        "total_ms": receipt.total_ms,
-        "overhead_ms": receipt.overhead_ms,
-        "cancel_ms": receipt.cancel_ms,
-    }
+    return Row(
+        receipt.request_id,
+        receipt.trace_id,
+        receipt.tenant,
+        receipt.key_id,
+        receipt.endpoint,
+        receipt.model,
+        receipt.provider,
+        receipt.provider_model,
+        receipt.attempts,
+        receipt.outcome,
+        receipt.routing_mode,
+        receipt.failure_class,
+        receipt.failure_reason,
+        receipt.error_code,
+        receipt.status,
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.cached_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+        receipt.usage_basis,
+        receipt.weighted_tokens,
+        receipt.cost_usd,
+        receipt.note,
+        receipt.ttfb_ms,
+        receipt.ttft_ms,
+        receipt.total_ms,
+        receipt.overhead_ms,
+        receipt.cancel_ms,
+    )
 
 
 def draw_up(

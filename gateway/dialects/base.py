@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import DialectName, Route
 from gateway.core.errors import Failure
@@ -30,8 +32,7 @@ class LaneRules:
     region: str = "id"
 
 
-@dataclass(frozen=True, slots=True)
-class Journey:
+class Journey(Struct, frozen=True):
     """Where a lane runs: the call, the route that serves it, and the id clients know it by."""
 
     call: Call

@@ -36,8 +36,10 @@ class Template:
             text = _string(literal)
         except msgspec.DecodeError:
             return None
-        # Text that is not ASCII is written in another way, and the empty text means something else.
-        return (text, self._out_head + literal + self._out_tail) if text and literal.isascii() else None
+        # Text that is not ASCII is written in another way, and the empty text means something else. Blanks around the
+        # string would be JSON still, but may be line ends.
+        plain = text and literal.isascii() and literal.startswith(b'"') and literal.endswith(b'"')
+        return (text, self._out_head + literal + self._out_tail) if plain else None
 
 
 def learn(payload: bytes, frame: bytes, member: bytes, text: str) -> Template | None:

@@ -21,18 +21,23 @@ def limit_headers(limits: Limits) -> Headers:
     )
 
 
-def success_headers(exchange: Exchange, receipt: Receipt | None, region: str) -> Headers:
+def constant_headers(region: str) -> Headers:
+    """What every 200 of an inference route carries, whatever it answers."""
+    return (("x-anoman-region", header_value(region.upper())), *_NOT_RUN)
+
+
+def success_headers(exchange: Exchange, receipt: Receipt | None, constant: Headers) -> Headers:
     """
-    What every 200 of an inference route carries.
+    What a 200 of an inference route carries.
 
     Args:
+        constant: The `constant_headers` of this gateway.
         receipt: Of a JSON answer; None when a stream is committed, since its receipt is yet to be drawn up.
     """
     cached = receipt is not None and receipt.usage.cached_tokens > 0
     headers: Headers = (
-        ("x-anoman-region", header_value(region.upper())),
+        *constant,
         ("x-anoman-cache", "provider" if cached else "none"),
-        *_NOT_RUN,
         *limit_headers(exchange.limits),
         ("x-request-id", exchange.request_id),
         ("request-id", exchange.request_id),

@@ -107,6 +107,26 @@ class GatewayProtocol(RequestHandler):
             self._close = True
             self._message_tail = b""
 
+    def pause_reading(self) -> None:
+        if not self._stop_listening():
+            super().pause_reading()
+
+    def _pause_reading_for_buffer(self) -> None:
+        if not self._stop_listening():
+            super()._pause_reading_for_buffer()
+
+    def _stop_listening(self) -> bool:
+        """
+        Drop what a client sends in advance, in such amounts that it would have to wait, while a whole request is being
+        answered: reading must go on, for a paused transport does not notice that the client leaves. The connection ends
+        with that answer, and the client knows what was not answered.
+        """
+        request = self._current_request
+        if request is None or not request.content.is_eof():
+            return False
+        self._broken = self._close = True
+        return True
+
     def _head_grew(self, data: bytes) -> None:
         limits = self._server.limits
         if not self._head_due_s:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from gateway.core.catalog import Route
 from gateway.core.exchange import Attempt
 
@@ -26,8 +28,7 @@ class RetryRules:
     wait_max_s: float = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
+class Try(Struct, frozen=True, gc=False):
     """Ask *route* in *wait_s* seconds from now."""
 
     route: Route

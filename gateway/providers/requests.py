@@ -13,13 +13,13 @@ _ACCEPT = {True: ("Accept", "text/event-stream"), False: ("Accept", "application
 def build_request(call: Call, route: Route, dialect: Dialect) -> UpstreamRequest:
     """The request that asks *route* for *call*: a fixed path, our own credential, allow-listed headers only."""
     provider = route.provider
-    headers = [_JSON, _ACCEPT[call.stream], *call.forward_headers]
-    sent = {name.lower() for name, _ in call.forward_headers}
-    headers.extend(pair for pair in dialect.default_headers if pair[0] not in sent)
-    if provider.secret is not None:
-        headers.append(provider.secret)
+    defaults = dialect.default_headers
+    if call.forward_headers:
+        sent = {name.lower() for name, _ in call.forward_headers}
+        defaults = (*(pair for pair in defaults if pair[0] not in sent), *call.forward_headers)
+    secret = (provider.secret,) if provider.secret is not None else ()
     return UpstreamRequest(
         url=provider.base_url + dialect.upstream_path,
-        headers=tuple(headers),
+        headers=(_JSON, _ACCEPT[call.stream], *defaults, *secret),
         body=dialect.upstream_body(call, route),
     )

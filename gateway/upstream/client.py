@@ -74,7 +74,7 @@ class AiohttpUpstream:
                 ssl=tls or True,
             ),
             headers=HEADERS,
-            timeout=ClientTimeout(total=None, connect=limits.connect_s),
+            timeout=_timeout(limits),
             cookie_jar=_NoCookies(),
             trust_env=False,
             auto_decompress=False,
@@ -122,6 +122,17 @@ class AiohttpUpstream:
             failure = encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}")
         response.close()
         raise UpstreamFailed(failure)
+
+
+def _timeout(limits: UpstreamLimits) -> ClientTimeout:
+    """
+    The limit on connecting, TLS included; names have their own in `Resolver`.
+
+    The library's `connect` would also bound the wait for a free connection, but it sets a timer for every request, also
+    for one that finds a connection in the pool. So it is used only where there can be such a wait.
+    """
+    wait_s = limits.connect_s if limits.max_connections else None
+    return ClientTimeout(total=None, connect=wait_s, sock_connect=limits.connect_s)
 
 
 class _NoCookies(DummyCookieJar):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.support import frames as bodies
@@ -18,6 +20,7 @@ from tests.support.notation import CBD, CBS, CBX, DONE, FIN, MD, MS, MX, Dialect
 from tests.support.provider import FakeProvider
 
 PROMISE_S = 0.05  # contract, 6: a client's close reaches the upstream within 50 ms
+PAGE_BYTES = resource.getpagesize()
 STORM_S = 0.5  # reliability, B2: a thousand at once
 
 
@@ -47,9 +50,7 @@ class Side:
         return [self.start, *map(self.piece, texts), self.finish]
 
 
-OPENAI = Side(
-    "chat", CHAT, "openai", "m", "fallback", "first", "second", bodies.chat, R(), T, FIN() + U(7, 2) + DONE
-)
+OPENAI = Side("chat", CHAT, "openai", "m", "fallback", "first", "second", bodies.chat, R(), T, FIN() + U(7, 2) + DONE)
 ANTHROPIC = Side(
     "messages", MESSAGES, "anthropic", "claude", "claude-fallback", "first-claude", "second-claude",
     bodies.messages, MS(7) + CBS(0), lambda text: CBD(0, text), CBX(0) + MD(usage=2) + MX,
@@ -167,6 +168,11 @@ async def serving(config: Config, workers: int = 1) -> AsyncIterator[Gateway]:
     async with Gateway(config, workers=workers, flags=PLAIN) as gateway:
         await gateway.logged("server.started", workers, 30)
         yield gateway
+
+
+def rss_bytes(gateway: Gateway) -> int:
+    """Resident memory of the process alone, without its workers."""
+    return int(Path(f"/proc/{gateway.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 async def quiet(gateway: Gateway, provider: FakeProvider, within_s: float = 5.0) -> None:

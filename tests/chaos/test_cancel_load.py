@@ -153,8 +153,12 @@ UNFINISHED: list[tuple[Side, Answer, str]] = [
     # all that was asked for is here; only the usage is missing
     (OPENAI, [OPENAI.start, OPENAI.piece(" word"), OPENAI.finish.partition(b"\n\n")[0] + b"\n\n", HANG], "completed"),
     # Anthropic's end is message_stop and nothing less
-    (ANTHROPIC, [ANTHROPIC.start, ANTHROPIC.piece(" word"), ANTHROPIC.finish.rpartition(b"event:")[0], HANG], "cancelled"),
-]  # fmt: skip
+    (
+        ANTHROPIC,
+        [ANTHROPIC.start, ANTHROPIC.piece(" word"), ANTHROPIC.finish.rpartition(b"event:")[0], HANG],
+        "cancelled",
+    ),
+]
 
 
 @pytest.mark.parametrize(("side", "script", "outcome"), UNFINISHED, ids=lambda value: getattr(value, "name", ""))

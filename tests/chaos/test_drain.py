@@ -183,12 +183,12 @@ async def test_a_stuck_client_does_not_delay_the_exit(workers: int) -> None:
 async def until_still(provider: FakeProvider) -> None:
     """Wait until the provider cannot send any more: every buffer on the way is full."""
     sent = -1
-    while sent != (sent := len(provider.requests[0].body_sent)):
+    while sent != (sent := len(provider.requests[0].body_sent)):  # noqa: ASYNC110 - that nothing happens is no event
         await asyncio.sleep(0.1)
 
 
 async def test_upload_during_the_drain() -> None:
-    """A request whose body is still coming when the drain begins is refused like a newcomer; nothing is cut silently."""
+    """A request whose body is still coming when the door is closed is refused like a newcomer, not cut silently."""
     async with FakeProvider() as provider, serving(config(provider)) as gateway:
         provider.script("m", [OPENAI.start, repeat(OPENAI.piece("a"), pause_ms(20))])
         client = gateway.client()
@@ -288,7 +288,7 @@ async def customer(gateway: Gateway, side: Side) -> list[tuple[Side, Stream, lis
 
 
 async def test_sigkill() -> None:
-    """Killed outright, the gateway says nothing; its provider sees every connection end and the clients no clean end."""
+    """Killed outright, the gateway says nothing: its provider sees every connection end, its clients no clean end."""
     async with FakeProvider() as provider, serving(config(provider)) as gateway:
         gateway.expected_exit = -signal.SIGKILL
         provider.script("m", [OPENAI.start, repeat(OPENAI.piece("a"), pause_ms(10))])

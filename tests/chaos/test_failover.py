@@ -224,7 +224,7 @@ async def test_a_wait_that_is_too_long_leaves_the_other_route(place: Place, book
 @each_side
 @each_form
 async def test_mid_16_a_pooled_connection_that_was_dead(place: Place, book: Book, is_stream: bool, side: Side) -> None:
-    """MID-16: an idle connection that the provider closes just when it is used again costs one more attempt, no error."""
+    """MID-16: an idle connection that the provider closes just when it is used again costs an attempt, no error."""
     place.provider.script(side.model, good(side, is_stream=is_stream), [fin()], good(side, is_stream=is_stream))
 
     first, _ = await place.ask(side, side.model, stream=is_stream)
@@ -290,8 +290,8 @@ async def test_a20_outage_and_recovery(fragile: Place) -> None:
     asked = len(provider.requests)
     provider.script("m", [json_answer("ok")])
     back_s = time.monotonic()
-    while (await fragile.ask(OPENAI, "m", stream=False))[0].status != 200:
-        await asyncio.sleep(0.05)  # a caller's own pause between two tries
+    while (await fragile.ask(OPENAI, "m", stream=False))[0].status != 200:  # noqa: ASYNC110 - as a caller would
+        await asyncio.sleep(0.05)
     took_s = time.monotonic() - back_s
 
     assert asked == FAILURES

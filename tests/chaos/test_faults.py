@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.chaos.scenes import ANTHROPIC, OPENAI, SIDES, Book, Side, ends_well, interruption, refusal, serving, until
+from tests.chaos.scenes import OPENAI, SIDES, Book, Side, ends_well, interruption, refusal, serving, until
 from tests.support.acts import Answer, Script, end, fin, head, pause_ms, repeat, reset, send_raw, stall, status
 from tests.support.client import Reply, Stream
 from tests.support.config import anthropic_provider, model, openai_provider, standard
 from tests.support.frames import text_of
 from tests.support.gateway import Gateway
-from tests.support.notation import AERR, DONE, FIN, HANG, MD, MX, T, U, data, event, json_answer
+from tests.support.notation import AERR, DONE, FIN, HANG, MD, MX, U, data, event, json_answer
 from tests.support.provider import FakeProvider, refusing_port, silent_port
 from tests.support.stage import Seen
 
@@ -153,7 +153,7 @@ EITHER_WAY: dict[str, tuple[Script, Refused]] = {
     "A13 a header of 20 kB": ([send_raw(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 20_000 + b"\r\n\r\n"), stall()], Refused()),
     "A13 NUL in a header": ([send_raw(b"HTTP/1.1 200 OK\r\nX: a\0b\r\n\r\n"), stall()], Refused()),
     "A13 a bad chunk size": ([send_raw(JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), stall()], Refused()),
-    "A13 101": ([send_raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), stall()], Refused()),
+    "A13 101": ([send_raw(b"HTTP/1.1 101 Odd\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), stall()], Refused()),
     "A16 an unknown encoding": ([head(headers={"Content-Encoding": "zstd"}), b"x", end()], Refused()),
     "404": (error(404), Refused(requests=1)),
     # the caller's own fault is told in the provider's words, cleaned
@@ -259,18 +259,19 @@ async def test_a1_a3_no_connection(place: Place, book: Book, fault: str, is_stre
 
 @each_side
 async def test_a4_no_first_token(place: Place, book: Book, side: Side) -> None:
-    """A4: a stream that does not begin is a 504 at the first-token limit, retries included, and the upstream is left."""
+    """A4: a stream that does not begin is a 504 at the first-token limit, and the upstream is left."""
     reply, seen = await place.ask(side, [HANG])
     closed = await seen[0].gone(0.5)
     (row,) = await book.settled(1)
 
     assert (reply.status, refusal(side, reply), len(seen)) == (504, "provider_timeout", 1)
     assert FIRST_TOKEN_S - 0.1 < closed.when_s - seen[0].received_s < FIRST_TOKEN_S + 0.5
-    assert (row["outcome"], row["failure_class"], row["failure_reason"]) == ("failed", "upstream_timeout", "first_token")
+    assert (row["outcome"], row["failure_class"]) == ("failed", "upstream_timeout")
+    assert row["failure_reason"] == "first_token"
 
 
 @each_side
-@pytest.mark.parametrize("script", [[HANG], [head("application/json", framing=99), b"{", HANG]], ids=["silent", "drips"])
+@pytest.mark.parametrize("script", [[HANG], [head("application/json", framing=9), b"{", HANG]], ids=["none", "half"])
 async def test_a4_no_json_in_time(place: Place, book: Book, script: Script, side: Side) -> None:
     """A4: without streaming the limit is one for all: 504, and the SDKs are told not to try again."""
     reply, seen = await place.ask(side, script, stream=False)
@@ -375,7 +376,8 @@ async def test_a6_a_body_that_ends_with_its_connection(place: Place, book: Book,
 
 # -- odd, but whole --
 
-NO_USAGE = {"chat": FIN() + DONE, "messages": event("message_delta", {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}) + MX}  # fmt: skip
+_STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+NO_USAGE = {"chat": FIN() + DONE, "messages": event("message_delta", _STOPPED) + MX}
 AFTER_FINISH = {
     "chat": FIN() + U(7, PIECES) + data({"error": {"message": WORDS}}),
     "messages": MD(usage=PIECES) + MX + AERR("api_error", WORDS),
@@ -456,7 +458,7 @@ async def test_a13_a18_bytes_after_the_answer(place: Place, book: Book, side: Si
 
 @each_side
 async def test_a19_another_model_name(place: Place, book: Book, side: Side) -> None:
-    """A19: a provider that answers under another name is priced by route, and the client reads the name it asked for."""
+    """A19: a provider that answers under another name is priced by route; the client reads the name it asked for."""
     script = [json_answer("ok", dialect=side.dialect, model="other-2024")]
 
     reply, _ = await place.ask(side, script, stream=False)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.chaos.scenes import SIDES, Book, Side, quiet, serving, until
+from tests.chaos.scenes import SIDES, Book, Side, quiet, rss_bytes, serving, until
 from tests.support.acts import Answer, fin, head, pause_ms, repeat, reset, stall, status
 from tests.support.client import Client, Stream
 from tests.support.config import standard
@@ -79,7 +78,7 @@ async def at_rest(gateway: Gateway, provider: FakeProvider) -> tuple[int, int]:
     await until(lambda: gateway.sockets(provider.port) == 0, 10)
     await until(lambda: gateway.client_sockets() == 0, 10)
     provider.requests.clear()
-    return int(Path(f"/proc/{gateway.pid}/statm").read_text().split()[1]) * 4096, gateway.open_files()
+    return rss_bytes(gateway), gateway.open_files()
 
 
 async def test_d12_leaks() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from tests.chaos.scenes import OPENAI, SIDES, Book, Side, ends_well, quiet, serving, until
+from tests.chaos.scenes import OPENAI, SIDES, Book, Side, ends_well, quiet, rss_bytes, serving, until
 from tests.support.acts import repeat
 from tests.support.client import Stream
 from tests.support.config import standard
@@ -39,11 +38,6 @@ async def place() -> AsyncIterator[Place]:
             yield gateway, provider
 
 
-def rss_bytes(gateway: Gateway) -> int:
-    """Resident memory of the process."""
-    return int(Path(f"/proc/{gateway.pid}/statm").read_text().split()[1]) * 4096
-
-
 async def stuck(gateway: Gateway, side: Side) -> Stream:
     """A client that reads nothing of its answer."""
     stream = await gateway.client().open("POST", side.path, side.ask(side.model), rcvbuf=RCVBUF)
@@ -54,7 +48,7 @@ async def stuck(gateway: Gateway, side: Side) -> Stream:
 async def full(seen: Seen) -> float:
     """Wait until the provider's bytes go nowhere any more; the monotonic second of the last that went."""
     sent, at_s = -1, 0.0
-    while sent != (sent := len(seen.body_sent)):  # noqa: ASYNC110 - nobody tells that nothing happens
+    while sent != (sent := len(seen.body_sent)):
         at_s = time.monotonic()
         await asyncio.sleep(0.15)
     return at_s
@@ -154,8 +148,7 @@ PIECE_CHARS, PIECES, SLICE_BYTES, EVERY_S = 4000, 1500, 32_768, 0.012  # 6 MB, r
 async def test_prx_15_slow_but_honest(place: Place, side: Side) -> None:
     """A reader slower than the provider gets every byte; the gateway holds little, and no deadline of ours counts."""
     gateway, provider = place
-    script = [side.start, *[side.piece(f"{number:06d}" + "x" * (PIECE_CHARS - 6)) for number in range(PIECES)], side.finish]
-    provider.script(side.model, script)
+    provider.script(side.model, side.whole(*(f"{n:06d}" + "x" * (PIECE_CHARS - 6) for n in range(PIECES))))
     book, memory, peak = Book(gateway), rss_bytes(gateway), 0
     stream = await gateway.client().open("POST", side.path, side.ask(side.model), rcvbuf=SLICE_BYTES)
     frames, started_s = [], time.monotonic()

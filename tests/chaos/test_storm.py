@@ -96,7 +96,7 @@ async def test_b2_storm() -> None:
             await healthy(client, provider)
 
             took_s = max(end.when_s for end in ends) - min(left_s)
-            print(f"storm of {CROWD}: {took_s * 1000:.0f} ms, {(max(left_s) - min(left_s)) * 1000:.0f} ms of it to close")
+            print(f"storm of {CROWD}: {took_s * 1000:.0f} ms")
             assert took_s <= STORM_S
             assert {(row["outcome"], row["level"]) for row in rows} == {("cancelled", "info")}
             assert all(row["prompt_tokens"] > 0 for row in rows)

@@ -12,12 +12,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Key, Mode, Model, Provider, Route, Tier
 from gateway.core.errors import Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange, Outcome
 from gateway.core.money import Price, Weight, parse_price, parse_weight
-from gateway.core.receipt import Receipt, Tariff, draw_up, log_fields
+from gateway.core.receipt import Receipt, Tariff, draw_up, row_of
 from gateway.dialects.base import Dialect, Journey, LaneRules
 from gateway.dialects.errors import error_body
 from gateway.dialects.registry import DIALECTS
@@ -127,7 +129,7 @@ def _request(call: Call, route: Route, dialect: Dialect) -> bytes:
 
 
 def _pretty(receipt: Receipt) -> bytes:
-    return _json(log_fields(receipt))
+    return _json(asdict(row_of(receipt)))
 
 
 def _indented(body: bytes) -> bytes:

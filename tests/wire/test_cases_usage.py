@@ -37,7 +37,7 @@ def usage_if_asked(seen: Seen) -> list[bytes | Act]:
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False}, {"include_usage": True}, {"x": 1}])
 async def test_use_01_usage_is_always_asked_for(desk: Desk, options: dict[str, Any] | None) -> None:
     """The provider is asked for its usage whatever the caller said; what else the caller said stays."""
-    fields = {} if options is None else {"stream_options": options}
+    fields: dict[str, Any] = {} if options is None else {"stream_options": options}
 
     reply = await desk.ask(usage_if_asked, **fields)
     receipt = await desk.receipt(reply)
@@ -67,7 +67,7 @@ async def test_use_01_nothing_is_added_without_streaming(desk: Desk) -> None:
 @pytest.mark.parametrize("options", [None, {"include_usage": False}, {"include_usage": True}])
 async def test_use_02_usage_rides_on_the_finish_chunk(desk: Desk, options: dict[str, Any] | None) -> None:
     """No chunk without choices, and one usage, however the caller asked: clients index, and clients add."""
-    fields = {} if options is None else {"stream_options": options}
+    fields: dict[str, Any] = {} if options is None else {"stream_options": options}
 
     reply = await desk.ask([R(), T("a"), FIN(), U(7, 2), DONE], **fields)
 
@@ -189,7 +189,9 @@ async def test_use_15_absurd_counts_of_either_dialect(desk: Desk, path: str) -> 
     usage = {"input_tokens": -5, "output_tokens": "12", "prompt_tokens": [], "completion_tokens": 10**12}
     dialect: Any = "openai" if path == CHAT else "anthropic"
 
-    for said in (usage, None, [], "x", 7):
+    odd: list[Any] = [usage, None, [], "x", 7]
+
+    for said in odd:
         reply = await desk.ask([json_answer("a", dialect=dialect, usage=said)], path=path, stream=False)
         receipt = await desk.receipt(reply)
         assert reply.status == 200

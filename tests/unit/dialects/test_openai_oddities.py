@@ -128,6 +128,16 @@ def test_an_event_of_several_data_lines() -> None:
     assert shape(heard) == ["0:R", "0:a", "0:b", "0:FIN(stop)", "META", "[DONE]"]
 
 
+@pytest.mark.parametrize("place", [b'"X"\ndata: }', b'\ndata: "X"}'])
+def test_a_line_end_beside_the_text(place: bytes) -> None:
+    """The same when only the text's neighbourhood is spread, after events that were not."""
+    alike = [T("a") for _ in range(12)]
+
+    heard = hear_openai(R(), *alike, T("X").replace(b'"X"}', place), *alike, FIN("stop"), DONE)
+
+    assert texts(heard.items) == {0: "a" * 12 + "X" + "a" * 12}
+
+
 def test_crlf_changes_nothing() -> None:
     """Line ends of another kind give the same bytes."""
     stream = R() + T("a") + FIN("stop") + U(7, 1) + DONE
