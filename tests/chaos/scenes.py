@@ -122,11 +122,11 @@ def _compact(value: Any) -> bytes:
 
 
 class Book:
-    """The receipts a gateway has logged since this was made; for gateways that several tests share."""
+    """What a gateway has logged since this was made, or since line *start*; for gateways that several tests share."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, start: int | None = None) -> None:
         self._gateway = gateway
-        self._from = len(gateway.log)
+        self._from = len(gateway.log) if start is None else start
 
     @property
     def lines(self) -> list[dict[str, Any]]:
