@@ -34,7 +34,7 @@ bench: $(VENV)/.test
 	$(BIN)/python -m tests.bench $(ARGS)
 
 docs: $(VENV)/.run
-	$(BIN)/python -m gateway.reference
+	$(BIN)/python -m gateway.reference docs
 
 # Rewrites the hash-locked requirements from the ranges in setup.cfg.
 lock: $(VENV)/.test

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Report = Callable[[str, BaseException], None]
 
-CANCEL_GRACE_S = 3.0  # drain of 22 s + this stays below the 27 s in which the process must have left
+CANCEL_GRACE_S = 0.5  # a task that was cancelled has cleaned up within one turn of the loop, or it never will
 
 
 class Tasks:

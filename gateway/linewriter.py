@@ -12,7 +12,7 @@ from typing import IO, Any
 
 MAX_BYTES = 8 * 1024 * 1024  # some 10,000 lines of `exchange.settled`: seconds of full load
 DELAY_S = 0.02  # a line is out within this, and a busy process makes at most 50 writes per second
-CLOSE_S = 2.0  # what shutdown can spare
+CLOSE_S = 1.0  # what shutdown can spare
 
 
 class LineWriter:

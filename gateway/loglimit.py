@@ -11,7 +11,8 @@ class LineLimiter:
 
     Args:
         clock_s: Monotonic seconds.
-        per_s: 5 for each of our about twenty reasons is at most 100 lines a second under any flood.
+        per_s: 5 for each of our about twenty reasons is at most 100 lines a second under any flood, and one
+            more for each that tells of the rest.
     """
 
     MAX_REASONS = 64  # reasons are words of ours; should they ever come from outside, the rest shares one count

@@ -28,10 +28,10 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.errors import HaltServer
 
 from gateway import telemetry as events
-from gateway.core.errors import Level
 from gateway.loglines import clean, render_console, render_json
 from gateway.metrics import mark_process_dead, prepare_multiprocess
 from gateway.settings import LoggingSettings, Settings, SettingsError
+from gateway.telemetry import Level
 from gateway.worker import HANDLED, GatewayWorker
 
 HANG_S = 30  # gunicorn's own default: a loop that has not turned for so long will not again

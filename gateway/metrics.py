@@ -85,8 +85,8 @@ class MetricsRecorder:
     def record(self, receipt: Receipt) -> None:
         """Count a settled exchange."""
         self._add(self._requests, receipt.endpoint, receipt.outcome)
-        for attempt in receipt.attempts:  # provider/model:result
-            self._add(self._attempts, attempt.partition("/")[0], attempt.rpartition(":")[2])
+        for provider, _, result in receipt.attempts:
+            self._add(self._attempts, provider, result)
         self._count_tokens(receipt)
         _observe_ms(self._ttfb, receipt.ttfb_ms)
         _observe_ms(self._ttft, receipt.ttft_ms)

@@ -12,7 +12,7 @@ from gateway.core.errors import ERRORS, ErrorKind, FailureClass
 from gateway.core.money import Weight
 from gateway.providers.presets import PRESETS, Preset
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
-from gateway.settings.fields import Rule, in_words, later_names, rules_of, variable_of, written
+from gateway.settings.fields import Rule, in_words, later_of, rules_of, variable_of, written
 from gateway.settings.loading import LATER_SECTIONS
 from gateway.settings.sections import SCALAR_SECTIONS
 from gateway.settings.sources import HEROKU
@@ -82,8 +82,7 @@ SDKs: `x-should-retry: false` stops them, `retry-after` and `retry-after-ms` say
 _LATER_HEAD = """
 ## Not in this version
 
-A file that sets one of these is refused, because a limit that is not kept is worse than none. So are the values
-`on_cancel = "drain"`, `weight` other than 1, `region_preference` other than "any" and `prefer_batch = true`.
+A file that sets one of these is refused, because a limit that is not kept is worse than none.
 """
 
 _FAILURES_HEAD = """
@@ -104,7 +103,7 @@ MEANINGS: Mapping[str, str] = {
     "method_not_allowed": "The path exists, but takes another method.",
     "request_timeout": "Headers or body came too slowly (`server.header_s`, `server.body_s`).",
     "request_too_large": "The body is longer than `server.max_body_bytes` (`server.max_image_body_bytes` with images).",
-    "unsupported_encoding": "The body is compressed, or is not JSON.",
+    "unsupported_encoding": "The body is compressed: it has a `Content-Encoding`.",
     "expectation_failed": "The `Expect` header asks for something other than `100-continue`.",
     "rate_limit_exceeded": "The key has used up the requests per minute of its tier (`rpm`).",
     "inflight_cap": "As many requests of the key are running as its tier allows at once (`inflight`).",
@@ -113,7 +112,7 @@ MEANINGS: Mapping[str, str] = {
     "provider_unavailable": "Every route of the model failed or rests after failures; nothing was billed.",
     "overloaded": "The process has as many connections as it takes (`server.max_connections`).",
     "shutting_down": "The process is about to exit; another one takes the next request.",
-    "provider_timeout": "No route answered within its time (`upstream.connect_s`, `stream.first_token_s`).",
+    "provider_timeout": "No token of a stream came within `stream.first_token_s`, all attempts together.",
     "gateway_timeout": "The whole answer was not there within `stream.non_stream_s`; a stream has no such limit.",
     "stream_interrupted": "The provider broke off, stalled or ended without its end marker while the stream was open.",
 }
@@ -141,7 +140,7 @@ def settings_markdown() -> str:
     parts.append("\n## Presets\n\nWhat `preset` of a provider may be.\n")
     parts.append(_table(("Preset", "Dialect", "base_url", "Type", "Region", "Usual key variable"), _preset_rows()))
     parts.append(_LATER_HEAD)
-    parts.extend(f"- `{place}`" for place in _later_places())
+    parts.extend(_later_lines())
     return "\n".join(parts) + "\n"
 
 
@@ -222,14 +221,26 @@ def _preset_row(preset: Preset) -> tuple[str, ...]:
     return f"`{preset.name}`", f"`{preset.dialect}`", base_url, f"`{preset.type}`", preset.region, variable
 
 
-def _later_places() -> list[str]:
-    places = [f"[{name}]" for name in LATER_SECTIONS]
+def _later_lines() -> list[str]:
+    lines = [f"- `[{name}]`" for name in LATER_SECTIONS]
     for place, cls, _ in _TABLES:
-        places += [f"{place}.{name}" for name in sorted(later_names(cls))]
-        for name, rule in rules_of(cls).items():
-            if isinstance(rule.written, type):
-                places += [f"{place}.{name}.{inner}" for inner in sorted(later_names(rule.written))]
-    return places
+        lines += _later_rows(place, cls)
+    return lines
+
+
+def _later_rows(place: str, cls: type[Any]) -> list[str]:
+    """The names of *cls* that belong to later versions, and those of the tables in it."""
+    rows = [
+        f"- `{place}.{name}`" + ("" if only is None else f" other than `{written(only)}`")
+        for name, only in sorted(later_of(cls).items())
+    ]
+    for name, rule in rules_of(cls).items():
+        inner = rule.written
+        if get_origin(inner) is tuple and dataclasses.is_dataclass(get_args(inner)[0]):
+            rows += _later_rows(f"{place}.{name}[]", get_args(inner)[0])
+        elif isinstance(inner, type) and dataclasses.is_dataclass(inner):
+            rows += _later_rows(f"{place}.{name}", inner)
+    return rows
 
 
 def _retry(kind: ErrorKind) -> str:

@@ -13,10 +13,6 @@ class CallOptions(Struct, frozen=True, gc=False):
     """The gateway's own request headers, read."""
 
     strip_extension: bool = False
-    realtime: bool = False
-    prefer_batch: bool = False
-    no_cache: bool = False
-    strict_params: bool = False
     session_id: str | None = None
     agent_id: str | None = None
 

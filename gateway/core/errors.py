@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["info", "warning", "error"]
 FailureClass = Literal["upstream_error", "upstream_timeout", "upstream_truncated", "gateway_shutdown"]
 
 
@@ -27,7 +26,6 @@ class ErrorKind:
     openai_type: str
     anthropic_type: str
     message: str
-    level: Level = "info"
     retry: Literal["default", "never"] = "default"
     retry_after_s: int | None = None
 
@@ -68,11 +66,11 @@ INFLIGHT_CAP = ErrorKind(
 )
 PROVIDER_UNAVAILABLE = ErrorKind(
     "provider_unavailable", 503, "provider_error", "api_error",
-    "The provider is not available.", level="warning", retry_after_s=1,
+    "The provider is not available.", retry_after_s=1,
 )
 OVERLOADED = ErrorKind(
     "overloaded", 503, "server_error", "overloaded_error",
-    "The gateway is at its limit.", level="warning", retry_after_s=1,
+    "The gateway is at its limit.", retry_after_s=1,
 )
 SHUTTING_DOWN = ErrorKind(
     "shutting_down", 503, "server_error", "api_error",
@@ -80,17 +78,17 @@ SHUTTING_DOWN = ErrorKind(
 )
 PROVIDER_TIMEOUT = ErrorKind(
     "provider_timeout", 504, "provider_error", "timeout_error",
-    "The provider did not answer in time.", level="warning",
+    "The provider did not answer in time.",
 )
 GATEWAY_TIMEOUT = ErrorKind(
     "gateway_timeout", 504, "provider_error", "timeout_error",
-    "The answer took longer than a request without streaming may; use streaming.", level="warning", retry="never",
+    "The answer took longer than a request without streaming may; use streaming.", retry="never",
 )
 INTERNAL_ERROR = ErrorKind(
-    "internal_error", 500, "server_error", "api_error", "Something went wrong in the gateway.", level="error"
+    "internal_error", 500, "server_error", "api_error", "Something went wrong in the gateway."
 )
 STREAM_INTERRUPTED = ErrorKind(
-    "stream_interrupted", 200, "provider_error", "api_error", "upstream stream interrupted", level="warning"
+    "stream_interrupted", 200, "provider_error", "api_error", "upstream stream interrupted"
 )
 
 ERRORS: tuple[ErrorKind, ...] = (

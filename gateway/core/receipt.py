@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.core.catalog import Mode, Provider
-from gateway.core.exchange import Exchange, Limits, Outcome
+from gateway.core.exchange import AttemptResult, Exchange, Outcome
 from gateway.core.money import Weight, format_usd, weigh
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
@@ -24,7 +24,12 @@ GUARDRAILS_OFF: dict[str, dict[str, str]] = dict.fromkeys(
 
 
 class Receipt(Struct, frozen=True, gc=False):
-    """The settled facts. Field names are those of the `exchange.settled` log line and of the trace row."""
+    """The settled facts. Field names are those of the `exchange.settled` log line and of the trace row.
+
+    Attributes:
+        attempts: Each one's provider, the model's name there, and how it ended.
+        user: Who the caller says it acts for. Like `session_id` and `agent_id` of its own choice, cleaned and bounded.
+    """
 
     request_id: str
     trace_id: str
@@ -37,7 +42,7 @@ class Receipt(Struct, frozen=True, gc=False):
     provider_type: str | None
     provider_region: str | None
     region: str
-    attempts: tuple[str, ...]
+    attempts: tuple[tuple[str, str, AttemptResult], ...]
     outcome: Outcome
     routing_mode: str
     failure_class: str | None
@@ -48,12 +53,10 @@ class Receipt(Struct, frozen=True, gc=False):
     usage_basis: Basis
     weighted_tokens: int
     cost_pico_usd: int
-    stream: bool
     note: str | None
     user: str | None
     session_id: str | None
     agent_id: str | None
-    limits: Limits
     ttfb_ms: float | None
     ttft_ms: float | None
     total_ms: float
@@ -75,41 +78,15 @@ class Tariff:
     region: str
 
 
-def cache_block(usage: Usage) -> dict[str, Any]:
-    """The `cache` block: a provider's own prompt cache is a hit of type `provider`."""
-    return {"hit": True, "type": "provider"} if usage.cached_tokens else {"hit": False, "type": "none"}
-
-
-def routing_block(provider: Provider | None, region: str) -> dict[str, Any]:
-    """The `routing` block: the gateway's region in lower case, the provider's in upper case."""
-    return {
-        "mode": "realtime",
-        "region": region.lower(),
-        "provider_type": provider.type if provider else None,
-        "provider_region": provider.region.upper() if provider else None,
-    }
-
-
 def precall_extension(provider: Provider, region: str) -> dict[str, Any]:
     """The part of `_anoman` that is known before the first token."""
-    return {
-        "guardrails": GUARDRAILS_OFF,
-        "routing": routing_block(provider, region),
-        "cache": cache_block(NO_USAGE),
-    }
+    return _about(region, provider.type, provider.region.upper(), NO_USAGE)
 
 
 def extension(receipt: Receipt) -> dict[str, Any]:
     """The `_anoman` block of a completed answer, in the documents' order."""
     return {
-        "guardrails": GUARDRAILS_OFF,
-        "routing": {
-            "mode": "realtime",
-            "region": receipt.region.lower(),
-            "provider_type": receipt.provider_type,
-            "provider_region": receipt.provider_region,
-        },
-        "cache": cache_block(receipt.usage),
+        **_about(receipt.region, receipt.provider_type, receipt.provider_region, receipt.usage),
         "cost_usd": receipt.cost_usd,
         "weighted_tokens": receipt.weighted_tokens,
         "burst": {"active": False},
@@ -118,6 +95,23 @@ def extension(receipt: Receipt) -> dict[str, Any]:
         "params": {"translated": [], "dropped": []},
         "trace_id": receipt.trace_id,
         "overhead_ms": receipt.overhead_ms,
+    }
+
+
+def _about(region: str, provider_type: str | None, provider_region: str | None, usage: Usage) -> dict[str, Any]:
+    """What every `_anoman` begins with. The gateway's region is in lower case, a provider's in upper case.
+
+    A provider's own prompt cache is a hit of type `provider`.
+    """
+    return {
+        "guardrails": GUARDRAILS_OFF,
+        "routing": {
+            "mode": "realtime",
+            "region": region.lower(),
+            "provider_type": provider_type,
+            "provider_region": provider_region,
+        },
+        "cache": {"hit": True, "type": "provider"} if usage.cached_tokens else {"hit": False, "type": "none"},
     }
 
 
@@ -153,47 +147,51 @@ class Row(Struct, frozen=True, gc=False):
     total_ms: float
     overhead_ms: float
     cancel_ms: float | None
+    session_id: str | None
+    agent_id: str | None
+    user: str | None
 
 
 def row_of(receipt: Receipt) -> Row:
-    """The row of *receipt*."""
+    """The row of *receipt*; an attempt as in `openai/gpt-4o:ok`."""
     usage = receipt.usage
     return Row(
-        receipt.request_id,
-        receipt.trace_id,
-        receipt.tenant,
-        receipt.key_id,
-        receipt.endpoint,
-        receipt.model,
-        receipt.provider,
-        receipt.provider_model,
-        receipt.attempts,
-        receipt.outcome,
-        receipt.routing_mode,
-        receipt.failure_class,
-        receipt.failure_reason,
-        receipt.error_code,
-        receipt.status,
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.cached_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        receipt.usage_basis,
-        receipt.weighted_tokens,
-        receipt.cost_usd,
-        receipt.note,
-        receipt.ttfb_ms,
-        receipt.ttft_ms,
-        receipt.total_ms,
-        receipt.overhead_ms,
-        receipt.cancel_ms,
+        request_id=receipt.request_id,
+        trace_id=receipt.trace_id,
+        tenant=receipt.tenant,
+        key_id=receipt.key_id,
+        endpoint=receipt.endpoint,
+        model=receipt.model,
+        provider=receipt.provider,
+        provider_model=receipt.provider_model,
+        attempts=tuple([f"{provider}/{model}:{result}" for provider, model, result in receipt.attempts]),
+        outcome=receipt.outcome,
+        routing_mode=receipt.routing_mode,
+        failure_class=receipt.failure_class,
+        failure_reason=receipt.failure_reason,
+        error_code=receipt.error_code,
+        status=receipt.status,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        usage_basis=receipt.usage_basis,
+        weighted_tokens=receipt.weighted_tokens,
+        cost_usd=receipt.cost_usd,
+        note=receipt.note,
+        ttfb_ms=receipt.ttfb_ms,
+        ttft_ms=receipt.ttft_ms,
+        total_ms=receipt.total_ms,
+        overhead_ms=receipt.overhead_ms,
+        cancel_ms=receipt.cancel_ms,
+        session_id=receipt.session_id,
+        agent_id=receipt.agent_id,
+        user=receipt.user,
     )
 
 
-def draw_up(
-    exchange: Exchange, outcome: Outcome, *, now_s: float, tariff: Tariff
-) -> Receipt:
+def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, tariff: Tariff) -> Receipt:
     """The receipt of *exchange* as it stands at *now_s*.
 
     Refused and failed exchanges cost nothing, and neither does one that broke before a token of the answer was here.
@@ -221,7 +219,7 @@ def draw_up(
         provider_type=provider.type if provider else None,
         provider_region=provider.region.upper() if provider else None,
         region=tariff.region,
-        attempts=tuple([f"{attempt.route.id}:{attempt.result}" for attempt in exchange.attempts]),
+        attempts=tuple([(tried.route.provider.name, tried.route.model, tried.result) for tried in exchange.attempts]),
         outcome=outcome,
         routing_mode=_routing_mode(call.stream, outcome),
         failure_class=exchange.failure.failure_class if exchange.failure else None,
@@ -232,12 +230,10 @@ def draw_up(
         usage_basis=basis,
         weighted_tokens=weighted,
         cost_pico_usd=cost,
-        stream=call.stream,
         note=exchange.note,
         user=call.user,
         session_id=call.options.session_id,
         agent_id=call.options.agent_id,
-        limits=exchange.limits,
         ttfb_ms=_ms(exchange.started_s, exchange.committed_s),
         ttft_ms=_ms(exchange.started_s, exchange.first_token_s),
         total_ms=_ms(exchange.started_s, now_s) or 0.0,

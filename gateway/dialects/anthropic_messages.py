@@ -14,13 +14,13 @@ from gateway.core.errors import UpstreamFailed
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
-from gateway.dialects.anthropic_stream import AnthropicLane
+from gateway.dialects.anthropic_stream import HEARTBEAT, AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.tokens import Tally
-from gateway.dialects.validate import check_metadata, read_facts, read_members
+from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user
 from gateway.wire.body import replace_members
 
 VERSION = "2023-06-01"
@@ -51,14 +51,13 @@ def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[st
     fields = read_members(body)
     facts = read_facts(_facts, body)
     check_metadata(facts.metadata)
-    user = (facts.metadata or {}).get("user_id")
     return Call(
         dialect="anthropic_messages",
         fields=fields,
         slug=facts.model,
         stream=bool(facts.stream),
         options=options,
-        user=user if isinstance(user, str) else None,
+        user=read_user((facts.metadata or {}).get("user_id")),
         forward_headers=forward_headers,
     )
 
@@ -122,7 +121,9 @@ def _words(value: object) -> str:
 
 ANTHROPIC_MESSAGES = Dialect(
     name="anthropic_messages",
+    path="/anthropic/v1/messages",
     upstream_path="/v1/messages",
+    heartbeat=HEARTBEAT,
     default_headers=(("anthropic-version", VERSION),),
     read_call=read_call,
     upstream_body=upstream_body,

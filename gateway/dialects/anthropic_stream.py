@@ -18,6 +18,7 @@ from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
 
+# As Anthropic itself sends.
 HEARTBEAT = frame(b'{"type":"ping"}', b"ping")
 
 
@@ -66,10 +67,6 @@ class AnthropicLane(PassthroughLane):
     def _said(self) -> int:
         """The provider's own count of the answer; that of `message_start` is a placeholder."""
         return self._reader.counts["output_tokens"] if self._told else 0
-
-    def heartbeat(self) -> bytes:
-        """A ping event, as Anthropic itself sends."""
-        return HEARTBEAT
 
     def finish(self, receipt: Receipt) -> bytes:
         """The held-back `message_delta` with its usage, and `message_stop`, both with `_anoman`."""

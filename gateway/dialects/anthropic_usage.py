@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.core.usage import Usage, count
-from gateway.dialects.openai_usage import fits
+from gateway.wire.body import fits
 
 _FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 

@@ -69,18 +69,14 @@ class Lane(Protocol):
     def end(self) -> bytes:
         """The upstream's body is over: what was still unfinished, and `failure` if the answer is not complete."""
 
-    def fail(self, failure: Failure) -> bytes:
-        """The frames that tell the client of *failure* and end the stream."""
+    def fail(self, failure: Failure, receipt: Receipt) -> bytes:
+        """The frames that tell the client of *failure* and of what had come by then, and end the stream."""
 
     def finish(self, receipt: Receipt) -> bytes:
         """The held-back finish, the metadata and the terminator."""
 
     def measure(self) -> tuple[Usage, Basis]:
         """What was used, by the provider's own count where there is one and by ours where not."""
-
-    def heartbeat(self) -> bytes:
-        """A frame that means nothing, to keep the connection warm."""
-
 
 class Completion(Protocol):
     """A whole JSON answer of an upstream."""
@@ -99,14 +95,17 @@ class Dialect:
 
     Attributes:
         read_call: A client's body as a `Call`. Raises GatewayError (400) naming the field.
+        path: Where clients of the gateway ask for it.
         upstream_path: Appended to a provider's base URL.
+        heartbeat: A frame that means nothing, to keep a connection warm.
         default_headers: Sent when the client did not send them, names in lower case.
         read_completion: An upstream's JSON body. Raises UpstreamFailed when it is none.
-        prompt_tokens: Our own estimate for a call, for when no provider count exists.
     """
 
     name: DialectName
+    path: str
     upstream_path: str
+    heartbeat: bytes
     default_headers: tuple[tuple[str, str], ...]
     read_call: Callable[[bytes, CallOptions, tuple[tuple[str, str], ...]], Call]
     upstream_body: Callable[[Call, Route], bytes]

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.core.errors import TRUNCATED, Failure
-from gateway.core.usage import NO_USAGE, Usage
+from gateway.core.receipt import Receipt
 from gateway.dialects.base import Journey
 from gateway.dialects.errors import interruption_frames
 from gateway.dialects.failures import MALFORMED, malformed
@@ -44,7 +44,6 @@ class PassthroughLane(ABC):
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._tally = Tally()
-        self._usage: Usage = NO_USAGE
         self._template: Template | None = None
         self._misfits = RELEARN_AFTER
 
@@ -73,14 +72,11 @@ class PassthroughLane(ABC):
         self.ended = True
         return out
 
-    def fail(self, failure: Failure) -> bytes:
+    def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """The error frame of the dialect and its end, with the tokens that had come by then."""
         journey = self.journey
-        return interruption_frames(journey.call.dialect, failure, self.completion_tokens(), journey.request_id)
-
-    def completion_tokens(self) -> int:
-        """Tokens of the answer so far: the provider's running count or ours, whichever has seen more."""
-        return max(self._usage.completion_tokens, self._tally.tokens())
+        tokens = receipt.usage.completion_tokens
+        return interruption_frames(journey.call.dialect, failure, tokens, journey.request_id)
 
     def _run(self, events: list[Event]) -> bytes:
         if len(events) == 1 and self.started:  # nearly every read once the stream flows

@@ -17,12 +17,12 @@ from gateway.dialects.answer import read_answer
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
 from gateway.dialects.openai_chunk import NOTHING
-from gateway.dialects.openai_stream import OpenAIChatLane
-from gateway.dialects.openai_usage import UsageReader, fits, usage_object
+from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
+from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.tokens import Tally
-from gateway.dialects.validate import check_metadata, read_facts, read_members, refuse
-from gateway.wire.body import replace_members
+from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user, refuse
+from gateway.wire.body import fits, replace_members
 
 _MAX_STOP = 4  # documented
 _Tokens = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -73,7 +73,7 @@ def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[st
         slug=facts.model,
         stream=bool(facts.stream),
         options=options,
-        user=facts.user,
+        user=read_user(facts.user),
         forward_headers=forward_headers,
     )
 
@@ -168,7 +168,9 @@ def _fill_arguments(choices: list[Any]) -> bool:
 
 OPENAI_CHAT = Dialect(
     name="openai_chat",
+    path="/v1/chat/completions",
     upstream_path="/chat/completions",
+    heartbeat=HEARTBEAT,
     default_headers=(),
     read_call=read_call,
     upstream_body=upstream_body,

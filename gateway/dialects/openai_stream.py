@@ -38,7 +38,7 @@ from gateway.wire.sse import Event, frame
 CHUNK = "chat.completion.chunk"
 METADATA = "anoman.metadata"
 DONE = b"data: [DONE]\n\n"
-HEARTBEAT = b": ping\n\n"
+HEARTBEAT = b": ping\n\n"  # a comment: safe as long as no event of ours carries an id
 _MAX_EPOCH_S = 2**53  # JavaScript's whole numbers end here; some vendors send milliseconds, which still fit
 _OURS = frozenset(("_anoman", "error"))  # never passed on: a gateway behind us has its own, and a null error misleads
 _OURS_AND_USAGE = _OURS | {"usage"}
@@ -87,14 +87,10 @@ class OpenAIChatLane(PassthroughLane):
         """Tokens of the answer so far."""
         return max(self._reader.usage.completion_tokens, self._tally.tokens())
 
-    def heartbeat(self) -> bytes:
-        """A comment. It is safe as long as no event of ours carries an id."""
-        return HEARTBEAT
-
-    def fail(self, failure: Failure) -> bytes:
+    def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """What is held back, then the error frame."""
         held = self._let_go([]) if self._finish is not None else b""
-        return held + super().fail(failure)
+        return held + super().fail(failure, receipt)
 
     def finish(self, receipt: Receipt) -> bytes:
         """Whole tool arguments, the finish chunk with its usage, the metadata frame, the terminator."""
@@ -149,7 +145,7 @@ class OpenAIChatLane(PassthroughLane):
         hollow = True
         finishing = opening = False
         for choice in choices:
-            index = choice.index if choice.index is not UNSET else 0
+            index = index_of(choice)
             if index not in self._seen:
                 opening = True
                 out += self._first_of(index, choice)

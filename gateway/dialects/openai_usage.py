@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from gateway.core.usage import Usage, count, merge
+from gateway.wire.body import fits
 
 _decode = msgspec.json.decode
-_encode = msgspec.json.encode
 
 
 class UsageReader:
@@ -69,15 +69,6 @@ class UsageReader:
         value = count(source[name])
         self.odd |= value is None
         return value
-
-
-def fits(value: object) -> bool:
-    """Whether *value* can be written again; JSON's own integers have no bound, ours have 64 bits."""
-    try:
-        _encode(value)
-    except OverflowError:
-        return False
-    return True
 
 
 def usage_object(usage: Usage, raw: dict[str, Any]) -> dict[str, Any]:

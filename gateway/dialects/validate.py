@@ -10,10 +10,12 @@ import msgspec
 
 from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.wire.body import BadBody, BodyLimits, parse_object
+from gateway.wire.headers import MAX_ID_CHARS, clean_text
 
 T = TypeVar("T")
 
 LIMITS = BodyLimits()
+MAX_METADATA = 16  # members: OpenAI's API reference, `metadata`
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
@@ -39,9 +41,14 @@ def refuse(param: str, message: str) -> GatewayError:
 
 
 def check_metadata(metadata: Mapping[str, object] | None) -> None:
-    """At most 16 keys, as documented."""
-    if metadata is not None and len(metadata) > 16:
-        raise refuse("metadata", "metadata may have at most 16 keys.")
+    """At most `MAX_METADATA` keys, as documented."""
+    if metadata is not None and len(metadata) > MAX_METADATA:
+        raise refuse("metadata", f"metadata may have at most {MAX_METADATA} keys.")
+
+
+def read_user(value: object) -> str | None:
+    """Who the caller says it acts for, fit for logs and stores; None when it is no text."""
+    return clean_text(value, MAX_ID_CHARS) if isinstance(value, str) else None
 
 
 def _param(text: str) -> str | None:

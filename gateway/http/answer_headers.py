@@ -8,6 +8,8 @@ from gateway.wire.headers import header_value
 
 Headers = tuple[tuple[str, str], ...]
 
+SERVER_NAME = "anoman"  # the product alone: a version would help only those who look for a weak one
+
 _NOT_RUN: Headers = (("x-anoman-guardrail-injection", "off"), ("x-anoman-guardrail-pii", "off"))
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_writer import StreamWriter
 
-from gateway.http.answer_headers import Headers
-from gateway.http.overload import SERVER_NAME
+from gateway.core.exchange import Answer
+from gateway.http.answer_headers import SERVER_NAME
 from gateway.http.sinks import StallGuard
 
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
 SMALL_BYTES = 16_384  # the high-water mark of a client's write buffer: up to it, writing does not wait for anybody
 
 
 class JsonAnswer(web.StreamResponse):
     """
-    A 200 with a JSON body: head and body leave in one write.
+    The JSON answer to a POST: head and body leave in one write.
 
     The framework's own response builds, checks and serialises a header map, which costs an eighth of what a request
     without streaming costs at all. Here the head is text from the start. Names and values are ours or came through
@@ -28,15 +30,13 @@ class JsonAnswer(web.StreamResponse):
         stall_s: A client that takes nothing of it for that long is dropped.
     """
 
-    def __init__(self, body: bytes, headers: Headers, stall_s: float) -> None:
+    def __init__(self, answer: Answer, stall_s: float) -> None:
         # The base class is deliberately not initialised: nothing of it is used but its type.
-        self._json = body
-        self._lines = headers
+        self._answer = answer
         self._stall_s = stall_s
         self._transport: asyncio.Transport | None = None
         self._writer: AbstractStreamWriter | None = None
         self._stays = True
-        self._without_body = False
 
     @property
     def prepared(self) -> bool:
@@ -51,25 +51,24 @@ class JsonAnswer(web.StreamResponse):
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Decide on the connection's future; nothing is written yet."""
         self._stays = request.keep_alive and not request.protocol._close and request.content.is_eof()
-        self._without_body = request.method == hdrs.METH_HEAD
         self._writer = request._payload_writer
         self._transport = request.transport
         return self._writer
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Write head and body."""
-        writer, body = self._writer, self._json
+        writer, answer, body = self._writer, self._answer, self._answer.body
         assert isinstance(writer, StreamWriter)
-        lines = "".join([f"{name}: {value}\r\n" for name, value in self._lines])
+        lines = "".join([f"{name}: {value}\r\n" for name, value in answer.headers])
         head = (
-            f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{lines}Content-Length: {len(body)}\r\n"
-            f"Date: {rfc822_formatted_time()}\r\nServer: {SERVER_NAME}\r\n"
+            f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: application/json\r\n{lines}"
+            f"Content-Length: {len(body)}\r\nDate: {rfc822_formatted_time()}\r\nServer: {SERVER_NAME}\r\n"
             f"Connection: {'keep-alive' if self._stays else 'close'}\r\n\r\n"
         )
         transport = self._transport
         guard = StallGuard(transport, self._stall_s) if len(body) > SMALL_BYTES and transport is not None else None
         try:
-            await writer.write(head.encode("ascii") + (b"" if self._without_body else body))
+            await writer.write(head.encode("ascii") + body)
             await writer.write_eof()
         finally:
             if guard is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.core.catalog import DialectName
+from gateway.dialects.registry import DIALECTS
 
 Kind = Literal["completion", "models", "health", "ready", "metrics", "hello"]
 
@@ -24,8 +25,8 @@ class Endpoint:
 MODELS_PREFIX = "/v1/models/"
 
 ENDPOINTS: Mapping[str, Endpoint] = {
-    "/v1/chat/completions": Endpoint("completion", "chat_completions", ("POST",), "openai_chat"),
-    "/anthropic/v1/messages": Endpoint("completion", "messages", ("POST",), "anthropic_messages"),
+    DIALECTS["openai_chat"].path: Endpoint("completion", "chat_completions", ("POST",), "openai_chat"),
+    DIALECTS["anthropic_messages"].path: Endpoint("completion", "messages", ("POST",), "anthropic_messages"),
     "/v1/models": Endpoint("models", "models"),
     "/healthz": Endpoint("health", "healthz"),
     "/readyz": Endpoint("ready", "readyz"),
@@ -34,7 +35,10 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "/anthropic/api/hello": Endpoint("hello", "hello"),
 }
 
-SUPPORTED = "POST /v1/chat/completions, POST /anthropic/v1/messages, GET /v1/models"
+# Those that a caller who lost its way may have meant, for the 404.
+SUPPORTED = ", ".join(
+    f"{row.methods[0]} {path}" for path, row in ENDPOINTS.items() if row.kind in ("completion", "models")
+)
 
 
 def find(path: str) -> Endpoint | None:

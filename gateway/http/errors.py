@@ -11,7 +11,7 @@ from gateway.core.errors import GatewayError
 from gateway.dialects.errors import dialect_of_path, error_body
 from gateway.wire.headers import header_value
 
-MAX_RETRY_AFTER_S = 60  # SDKs obey the header up to a minute; beyond it they are told not to retry at all
+MAX_OBEYED_S = 60  # SDKs obey the header up to a minute; beyond it they are told not to retry at all
 
 
 def error_response(
@@ -37,9 +37,9 @@ def error_response(
     never = error.kind.retry == "never"
     if error.retry_after_s is not None:
         wait_s = max(0.0, error.retry_after_s)
-        never = never or wait_s > MAX_RETRY_AFTER_S
+        never = never or wait_s > MAX_OBEYED_S
         out["retry-after"] = str(math.ceil(wait_s))
-        if wait_s <= MAX_RETRY_AFTER_S:
+        if wait_s <= MAX_OBEYED_S:
             out["retry-after-ms"] = str(math.ceil(wait_s * 1000))
     if never:
         out["x-should-retry"] = "false"

@@ -26,18 +26,16 @@ from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path
 from gateway.http.models import models_body
+from gateway.http.protocol import REQUEST_ID
 from gateway.http.sinks import StreamSink
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Services
-from gateway.wire.headers import FORWARDED, clean_text, is_true
+from gateway.wire.headers import FORWARDED, MAX_ID_CHARS, clean_text, is_true
 
 # `istr` folds the case once instead of at every look-up.
 _SESSION, _X_SESSION = istr("anoman-session-id"), istr("x-session-id")
 _AGENT, _X_AGENT = istr("anoman-agent-id"), istr("x-agent-id")
-_STRIP, _REALTIME, _BATCH = istr("x-anoman-strip-extension"), istr("x-anoman-realtime"), istr("x-anoman-prefer-batch")
-_NO_CACHE, _STRICT = istr("x-anoman-no-cache"), istr("x-anoman-strict-params")
-
-_ID_CHARS = 256  # of a session or agent id: identifiers, not texts
+_STRIP = istr("x-anoman-strip-extension")
 
 
 @dataclass(slots=True)
@@ -58,6 +56,7 @@ class Hooks:
 
     Attributes:
         on_bad_request: One log line for a request that was refused before it became an exchange.
+        metrics_type: The content type of what `render_metrics` gives.
         stream_opened: A 200 event stream has been committed; its counterpart is `stream_closed`.
     """
 
@@ -65,6 +64,7 @@ class Hooks:
     new_trace_id: Callable[[], str]
     on_bad_request: Callable[[str, int], None]
     render_metrics: Callable[[], Awaitable[bytes]]
+    metrics_type: str
     stream_opened: Callable[[], None]
     stream_closed: Callable[[], None]
 
@@ -96,6 +96,9 @@ class GatewayHandler:
         except GatewayError as error:
             self._hooks.on_bad_request(error.kind.code, error.kind.status)
             return error_response(path, error, request_id)
+        except Exception:
+            request[REQUEST_ID] = request_id
+            raise
         finally:
             self.active -= 1
             if not self.active:
@@ -152,7 +155,7 @@ class GatewayHandler:
         if answer is None:
             assert sink.response is not None
             return sink.response
-        return JsonAnswer(answer.body, answer.headers, site.services.deadlines.write_stall_s)
+        return JsonAnswer(answer, site.services.deadlines.write_stall_s)
 
     async def _read_body(self, request: web.BaseRequest, site: Site) -> bytes:
         """The body; raises GatewayError, also when `refuse_uploads` ends the wait for it."""
@@ -176,10 +179,6 @@ class GatewayHandler:
             hooks.stream_opened()
         try:
             return await pipeline.run(exchange, sink)
-        except Exception:
-            if sink.committed:
-                sink.abort()  # a fault of ours in mid-stream: no clean end, or the client takes it for success
-            raise
         finally:
             if exchange.call.stream:
                 hooks.stream_closed()
@@ -192,7 +191,7 @@ class GatewayHandler:
             return _json(models_body(path, self.site.catalog, key), 200, ids)
         if endpoint.kind == "metrics":
             text = await self._hooks.render_metrics()
-            return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+            return web.Response(body=text, headers={"Content-Type": self._hooks.metrics_type})
         if endpoint.kind == "ready" and self.draining:
             return _json(b'{"status":"draining"}', 503, ids)
         return _json(b'{"status":"ok"}', 200, ids)
@@ -211,12 +210,8 @@ def _options(request: web.BaseRequest) -> CallOptions:
     agent = get(_AGENT) or get(_X_AGENT)
     return CallOptions(
         strip_extension=is_true(get(_STRIP)),
-        realtime=is_true(get(_REALTIME)),
-        prefer_batch=is_true(get(_BATCH)),
-        no_cache=is_true(get(_NO_CACHE)),
-        strict_params=is_true(get(_STRICT)),
-        session_id=clean_text(session, _ID_CHARS) if session else None,
-        agent_id=clean_text(agent, _ID_CHARS) if agent else None,
+        session_id=clean_text(session, MAX_ID_CHARS) if session else None,
+        agent_id=clean_text(agent, MAX_ID_CHARS) if agent else None,
     )
 
 

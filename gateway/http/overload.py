@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from gateway.core.errors import OVERLOADED, GatewayError
+from gateway.http.answer_headers import SERVER_NAME
 from gateway.http.errors import error_response
 from gateway.http.refusals import peeked_path
 
 if TYPE_CHECKING:
     from gateway.http.server import GatewayServer
 
-SERVER_NAME = "anoman"
 # Turned-away clients that may be waiting for their 503 at once. Beyond it they are dropped unanswered: a flood must not
 # cost more descriptors than the limit it runs into.
 MAX_TURNED_AWAY = 64

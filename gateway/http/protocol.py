@@ -39,6 +39,8 @@ def reset(transport: asyncio.Transport) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     transport.abort()
 
+REQUEST_ID = "request_id"  # where a handler that crashes leaves the id that its exchange was settled with
+
 
 class GatewayProtocol(RequestHandler):
     """
@@ -232,7 +234,7 @@ class GatewayProtocol(RequestHandler):
         if isinstance(error, ConnectionError) and (transport is None or transport.is_closing()):
             raise error
         server = self._server
-        request_id = server.new_request_id()
+        request_id = request.get(REQUEST_ID) or server.new_request_id()
         if isinstance(error, GatewayError):
             server.on_bad_request(error.kind.code, error.kind.status)
         else:

@@ -17,7 +17,8 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import ERROR, RequestHandler
 from yarl import URL
 
-from gateway.http.overload import SERVER_NAME, TurnedAway
+from gateway.http.answer_headers import SERVER_NAME
+from gateway.http.overload import TurnedAway
 from gateway.http.protocol import GatewayProtocol
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -36,7 +37,6 @@ class ServerLimits:
     Attributes:
         first_byte_s: A new connection may be silent this long.
         header_s: From the first byte of a request line to the end of its headers, however they drip in.
-        body_s: A whole body; for `read_body`.
         keepalive_s: An idle connection between requests. Longer than the minute that load balancers commonly keep.
         lingering_s: How long a refused client's remaining bytes are read away, so that it sees the answer and no reset.
         max_line_bytes: Request target, and each header line; what the framework and nginx allow by default.
@@ -48,7 +48,6 @@ class ServerLimits:
 
     first_byte_s: float = 5
     header_s: float = 10
-    body_s: float = 30
     keepalive_s: float = 75
     lingering_s: float = 2
     max_line_bytes: int = 8190

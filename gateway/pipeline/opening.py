@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.core.errors import PROVIDER_UNAVAILABLE, Failure, UpstreamFailed
+from gateway.core.catalog import Route
+from gateway.core.errors import PROVIDER_UNAVAILABLE, SHUTDOWN, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange
 from gateway.core.ports import UpstreamAnswer
 from gateway.core.usage import Usage
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import MAX_ERROR_BYTES
 from gateway.dialects.prompt import prompt_tokens
-from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
+from gateway.policy.breaker import Permit
 from gateway.policy.retry import Try, next_try
 from gateway.providers.requests import build_request
 
@@ -22,19 +23,6 @@ T = TypeVar("T")
 
 _ERROR_BODY_S = 5.0  # for the body of an error answer: enough for a slow provider, bounded against a stuck one
 _ALL_OPEN = Failure("upstream_error", "breaker_open", PROVIDER_UNAVAILABLE, counts=False)
-
-
-def record_failure(exchange: Exchange, services: Services, failure: Failure) -> None:
-    """The running attempt of *exchange* ended in *failure*: books, breaker and log."""
-    now_s = services.clock.monotonic_s()
-    attempt = exchange.attempts[-1]
-    attempt.result, attempt.failure, attempt.ended_s = "failed", failure, now_s
-    breaker, _ = services.board.of(attempt.route.id)
-    if failure.counts:
-        breaker.failed(now_s)
-    else:
-        breaker.succeeded(now_s)  # it answered: our rate limit or the caller's mistake is no sign of ill health
-    services.report_failure(exchange, attempt.route, failure)
 
 
 def charge_prompt(exchange: Exchange) -> None:
@@ -51,6 +39,21 @@ class Opening:
         self._watch = watch
         self._services = watch.services
         self._dialect: Dialect = self._services.dialects[exchange.call.dialect]
+        self._permit: Permit | None = None  # of the running attempt
+
+    def failed(self, failure: Failure) -> None:
+        """The running attempt, or the one that had begun well, ended in *failure*: books, breaker and log."""
+        now_s = self._watch.now_s()
+        attempt, permit = self._exchange.attempts[-1], self._permit
+        attempt.result, attempt.failure, attempt.ended_s = "failed", failure, now_s
+        if permit is not None:
+            if failure.counts:
+                permit.failed(now_s)
+            elif failure is SHUTDOWN:
+                permit.abandoned()
+            else:
+                permit.succeeded(now_s)  # it answered: our rate limit or the caller's mistake is no sign of ill health
+        self._services.report_failure(self._exchange, attempt.route, failure)
 
     async def run(self, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         """
@@ -72,12 +75,17 @@ class Opening:
 
     def _next(self) -> Try | None:
         board, exchange, now_s = self._services.board, self._exchange, self._watch.now_s()
+
+        def admit(route: Route) -> bool:
+            self._permit = board.of(route.id)[0].admit(now_s)
+            return self._permit is not None
+
         return next_try(
             exchange.candidates,
             exchange.attempts,
             now_s=now_s,
             deadline_s=self._watch.deadline_s,
-            allow=lambda route: board.of(route.id)[0].allow(now_s),
+            allow=admit,
             may_retry=lambda route: board.of(route.id)[1].may_retry(now_s),
             rules=self._services.retry,
             spread=self._services.clock.spread(),
@@ -89,30 +97,37 @@ class Opening:
             return
         end_s = self._watch.now_s() + step.wait_s
         try:
-            await self._watch.until(lambda: asyncio.sleep(end_s - self._watch.now_s()))
+            await self._watch.step(lambda: asyncio.sleep(end_s - self._watch.now_s()))
         except BaseException:
-            self._services.board.of(step.route.id)[0].abandoned(self._watch.now_s())
+            self._abandon()
             raise
+
+    def _abandon(self) -> None:
+        if self._permit is not None:
+            self._permit.abandoned()
 
     async def _attempt(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange, now_s = self._exchange, self._watch.now_s
-        breaker, budget = self._services.board.of(step.route.id)
         if not exchange.attempts:
-            budget.started(now_s())
+            self._services.board.of(step.route.id)[1].started(now_s())
         attempt = Attempt(step.route, now_s())
         exchange.attempts.append(attempt)
         exchange.route = step.route
         try:
             result = await self._ask(step, accept)
         except UpstreamFailed as exc:
-            record_failure(exchange, self._services, exc.failure)
+            self.failed(exc.failure)
             raise
         except BaseException:
+            if (cut := self._watch.cut_by) is not None:  # by a deadline of ours, not by the client
+                self.failed(cut)
+                raise
             attempt.result, attempt.ended_s = "cancelled", now_s()
-            breaker.abandoned(attempt.ended_s)
+            self._abandon()
             raise
         attempt.result = "ok"
-        breaker.succeeded(now_s())
+        if self._permit is not None:
+            self._permit.succeeded(now_s())
         return result
 
     async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
@@ -134,15 +149,20 @@ class Opening:
 
     async def _read_failure(self, answer: UpstreamAnswer) -> Failure:
         """What a non-200 answer says, from a bounded part of its body."""
+
+        async def piece() -> bytes:
+            try:
+                return await answer.read()
+            except UpstreamFailed:
+                return b""  # the status alone is enough to go by
+
         body = b""
         try:
             async with asyncio.timeout(_ERROR_BODY_S):
-                while len(body) < MAX_ERROR_BYTES and (data := await answer.read()):
+                while len(body) < MAX_ERROR_BYTES and (data := await self._watch.step(piece)):
                     body += data
-        except (TimeoutError, UpstreamFailed):
-            pass  # the status alone is enough to go by
-        else:
-            answer.release()
+        except TimeoutError:
+            pass
         return self._dialect.read_failure(
             answer.status, answer.headers, body[:MAX_ERROR_BYTES], self._services.clock.epoch_s()
         )

@@ -10,7 +10,7 @@ from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import UpstreamAnswer
 from gateway.dialects.base import Completion, Journey
 from gateway.dialects.failures import malformed
-from gateway.pipeline.opening import Opening, charge_prompt, record_failure
+from gateway.pipeline.opening import Opening, charge_prompt
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement
 from gateway.pipeline.watch import JsonWatch
@@ -37,7 +37,7 @@ class JsonRelay:
         """
         exchange = self._exchange
         try:
-            completion = await self.watch.whole(partial(Opening(exchange, self.watch).run, self._accept))
+            completion = await self.watch.until(partial(Opening(exchange, self.watch).run, self._accept))
         except asyncio.CancelledError:
             exchange.gone_s = self._services.clock.monotonic_s()
             charge_prompt(exchange)
@@ -45,8 +45,6 @@ class JsonRelay:
             raise
         except UpstreamFailed as exc:
             exchange.failure = exc.failure
-            if exchange.attempts and exchange.attempts[-1].result == "cancelled":
-                record_failure(exchange, self._services, exc.failure)  # cut short by the deadline, not by the client
             raise
         now_s = self._services.clock.monotonic_s()
         exchange.committed_s = exchange.first_token_s = now_s

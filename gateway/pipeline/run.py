@@ -41,6 +41,7 @@ class Pipeline:
                 answer = await stage.admit(exchange)
                 settlement.admitted(stage)
                 if answer is not None:
+                    exchange.status = answer.status
                     settlement.settle("completed")
                     return answer
             return await self._relay(exchange, sink, settlement)

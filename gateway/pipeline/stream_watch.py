@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, UpstreamFailed
@@ -12,6 +13,8 @@ from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.dialects.base import Lane
 from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
+
+T = TypeVar("T")
 
 
 class ClientStalled(Exception):
@@ -26,32 +29,28 @@ class StreamWatch(Watch):
     """
     Until the stream has started only the first-token deadline counts; from then on progress is what resets the idle
     timer. Heartbeats are written here, by the very task that writes frames, so they can never land inside one.
-
-    Args:
-        heartbeat: Gives the frame that keeps a connection warm; needed before any provider has answered.
     """
 
-    def __init__(self, services: Services, exchange: Exchange, sink: Sink, heartbeat: Callable[[], bytes]) -> None:
-        super().__init__(services)
+    def __init__(self, services: Services, exchange: Exchange, sink: Sink) -> None:
+        first_token_s = services.deadlines.first_token_s
+        super().__init__(services, exchange.started_s + first_token_s, FIRST_TOKEN_TIMEOUT)
         self._exchange = exchange
         self._sink = sink
         self._times = services.deadlines
-        self._deadline_s = exchange.started_s + self._times.first_token_s
         self._commit_s = exchange.started_s + self._times.commit_after_s
         self.written_s = exchange.started_s
         self._progress_s = exchange.started_s
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
         self._started = False
-        self._heartbeat = heartbeat
-
-    @property
-    def deadline_s(self) -> float:
-        return self._deadline_s
+        self._heartbeat = services.dialects[exchange.call.dialect].heartbeat
 
     @property
     def committed(self) -> bool:
         return self._sink.committed
+
+    async def step(self, step: Callable[[], Awaitable[T]]) -> T:
+        return await self.until(step)
 
     async def tick(self) -> None:
         """Do what is due. Raises UpstreamFailed, ClientStalled or UsageOverdue."""
@@ -66,8 +65,8 @@ class StreamWatch(Watch):
         elif self._started:
             if now_s - self._progress_s >= times.idle_s:
                 raise UpstreamFailed(IDLE_TIMEOUT)
-        elif now_s >= self._deadline_s:
-            raise UpstreamFailed(FIRST_TOKEN_TIMEOUT)
+        elif now_s >= self.deadline_s:
+            raise UpstreamFailed(self.expired)
         elif not self._sink.committed and now_s >= self._commit_s:
             await self.commit()
             await self._beat()
@@ -84,7 +83,7 @@ class StreamWatch(Watch):
         elif self._started:
             nearest = self._progress_s + times.idle_s
         else:
-            nearest = self._deadline_s
+            nearest = self.deadline_s
             if not self._sink.committed:
                 return min(nearest, self._commit_s)
         return min(nearest, self.written_s + times.heartbeat_s) if self._sink.committed else nearest
@@ -112,7 +111,7 @@ class StreamWatch(Watch):
     async def _beat(self) -> None:
         """A heartbeat; never waits, since no deadline watches a tick."""
         self.written_s = self.now_s()
-        await self._sink.write(self._heartbeat())
+        await self._sink.write(self._heartbeat)
 
     async def write(self, data: bytes) -> None:
         """Hand whole frames to the client and wait while it is behind."""
@@ -129,7 +128,10 @@ class StreamWatch(Watch):
                 self.arm(self.next_wake_s())
             await self._sink.drain()
         self._blocked_s = None
-        self._progress_s = self.now_s()  # the upstream was not read meanwhile, so its silence proves nothing
+        # The upstream was not read meanwhile, so its silence proves nothing.
+        self._progress_s = now_s = self.now_s()
+        if self._complete_s is not None:
+            self._complete_s = now_s
 
     async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
         """Send *request*; heartbeats go on meanwhile, which is why it runs as a task of its own."""

@@ -21,10 +21,18 @@ T = TypeVar("T")
 
 
 class Watch(ABC):
-    """Runs steps under the exchange's deadlines. A step must be resumable: it is begun anew after a wake-up."""
+    """
+    Runs steps under the exchange's deadlines. A step must be resumable: it is begun anew after a wake-up.
 
-    def __init__(self, services: Services) -> None:
+    Attributes:
+        deadline_s: Monotonic seconds after which no further attempt may start.
+        expired: The failure when that has passed.
+    """
+
+    def __init__(self, services: Services, deadline_s: float, expired: Failure) -> None:
         self.services = services
+        self.deadline_s = deadline_s
+        self.expired = expired
         self.now_s = services.clock.monotonic_s
         self._interruption: Failure | None = None
         self._task: asyncio.Task[object] | None = None  # set while a step may be cut short
@@ -97,6 +105,15 @@ class Watch(ABC):
             self._is_cut = True
             self._task.cancel()
 
+    @property
+    def cut_by(self) -> Failure | None:
+        """What has just cut the running step short, None when it was nobody here."""
+        return (self._interruption or self.expired) if self._is_cut else None
+
+    @abstractmethod
+    async def step(self, step: Callable[[], Awaitable[T]]) -> T:
+        """The result of *step*, one of those that make up the exchange. Raises UpstreamFailed as `until` does."""
+
     @abstractmethod
     async def tick(self) -> None:
         """Do what is due now. Raises UpstreamFailed when a deadline is over."""
@@ -111,46 +128,27 @@ class Watch(ABC):
 
     @property
     @abstractmethod
-    def deadline_s(self) -> float:
-        """Monotonic seconds after which no further attempt may start."""
-
-    @property
-    @abstractmethod
     def committed(self) -> bool:
         """Whether the client's status line is out, so that no further attempt may start at all."""
 
 
 class JsonWatch(Watch):
-    """A request without streaming has one deadline for everything."""
+    """A request without streaming has one deadline for everything: it is one step, and the first wake-up the last."""
 
     committed = False
 
     def __init__(self, services: Services, started_s: float) -> None:
-        super().__init__(services)
-        self._deadline_s = started_s + services.deadlines.non_stream_s
+        super().__init__(services, started_s + services.deadlines.non_stream_s, NON_STREAM_TIMEOUT)
 
-    @property
-    def deadline_s(self) -> float:
-        return self._deadline_s
+    async def step(self, step: Callable[[], Awaitable[T]]) -> T:
+        return await step()  # the relay has the whole exchange watched at once
 
     async def tick(self) -> None:
-        if self.now_s() >= self._deadline_s:
-            raise UpstreamFailed(NON_STREAM_TIMEOUT)
+        if self.now_s() >= self.deadline_s:
+            raise UpstreamFailed(self.expired)
 
     def next_wake_s(self) -> float:
-        return self._deadline_s
-
-    async def whole(self, step: Callable[[], Awaitable[T]]) -> T:
-        """
-        The result of *step*, which is the whole exchange: the first wake-up is the last.
-
-        Raises:
-            UpstreamFailed: The deadline passed, or the exchange was interrupted.
-        """
-        return await super().until(step)
-
-    async def until(self, step: Callable[[], Awaitable[T]]) -> T:
-        return await step()  # inside of `whole`, which watches over all steps at once
+        return self.deadline_s
 
     async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
         return await self.services.upstream.open(request)

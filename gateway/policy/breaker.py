@@ -81,14 +81,44 @@ class _Tally:
         return index
 
 
+class Permit:
+    """Leave to make one call, and the way to tell how it went. Only the first word counts, but a success that breaks
+    later may be turned into a failure."""
+
+    __slots__ = ("_breaker", "_verdict")
+
+    def __init__(self, breaker: Breaker) -> None:
+        self._breaker = breaker
+        self._verdict: Literal["succeeded", "failed", "abandoned"] | None = None
+
+    def succeeded(self, now_s: float) -> None:
+        """The route answered well."""
+        if self._verdict is None:
+            self._verdict = "succeeded"
+            self._breaker._on_success(self, now_s)
+
+    def failed(self, now_s: float) -> None:
+        """The call failed, at once or after it had begun well."""
+        if self._verdict is None:
+            self._breaker._on_failure(self, now_s, calls=1)
+        elif self._verdict == "succeeded":
+            self._breaker._on_failure(self, now_s, calls=0)
+        self._verdict = "failed"
+
+    def abandoned(self) -> None:
+        """The call ended without telling anything of the route (its client left): no verdict."""
+        if self._verdict is None:
+            self._verdict = "abandoned"
+            self._breaker._on_abandoned(self)
+
+
 class Breaker:
     """
     Keeps calls away from a route that fails.
 
     closed: calls pass and are counted. open: none passes. half_open, once the open time is over: one call at a time
-    passes as a probe; its success closes the breaker, its failure opens it again for twice as long. Every call that was
-    allowed should be followed by one of `succeeded`, `failed`, `abandoned`. Reports of calls from before it opened are
-    ignored while no probe is out; while one is out they cannot be told from the probe's and count as its verdict.
+    passes as a probe; its success closes the breaker, its failure opens it again for twice as long. What calls from
+    before it opened have to report is ignored until it is closed again.
 
     Args:
         changed: Told when it opens from closed and when it closes again; a failed probe changes nothing.
@@ -100,46 +130,48 @@ class Breaker:
         self._tally = _Tally(rules.window_s)
         self._until_s: float | None = None  # None: closed
         self._open_s = rules.open_s
-        self._probe_until_s: float | None = None  # None: no probe is out
+        self._probe: Permit | None = None
+        self._probe_until_s = 0.0
 
     def state(self, now_s: float) -> State:
         if self._until_s is None:
             return "closed"
         return "open" if now_s < self._until_s else "half_open"
 
-    def allow(self, now_s: float) -> bool:
-        """Whether a call may start now. In half_open a yes takes the probe slot, so ask only if you mean to call."""
+    def admit(self, now_s: float) -> Permit | None:
+        """Leave for a call that starts now. In half_open it takes the probe slot, so ask only if you mean to call."""
         if self._until_s is None:
-            return True
-        if now_s < self._until_s or (self._probe_until_s is not None and now_s < self._probe_until_s):
-            return False
+            return Permit(self)
+        if now_s < self._until_s or (self._probe is not None and now_s < self._probe_until_s):
+            return None
+        self._probe = Permit(self)
         self._probe_until_s = now_s + self._rules.probe_s
-        return True
+        return self._probe
 
-    def succeeded(self, now_s: float) -> None:
+    def _on_success(self, permit: Permit, now_s: float) -> None:
         if self._until_s is None:
             self._tally.add(now_s, 1, 0)
-        elif self._probe_until_s is not None:
-            self._until_s = self._probe_until_s = None
+        elif permit is self._probe:
+            self._until_s = self._probe = None
             self._open_s = self._rules.open_s
             self._tally.clear()
             self._changed("closed")
 
-    def failed(self, now_s: float) -> None:
+    def _on_failure(self, permit: Permit, now_s: float, calls: int) -> None:
         if self._until_s is None:
-            self._tally.add(now_s, 1, 1)
-            calls, failures = self._tally.sums(now_s)
-            if failures >= self._rules.failures and failures >= self._rules.share * calls:
+            self._tally.add(now_s, calls, 1)
+            counted, failures = self._tally.sums(now_s)
+            if failures >= self._rules.failures and failures >= self._rules.share * counted:
                 self._until_s = now_s + self._open_s
                 self._changed("open")
-        elif self._probe_until_s is not None:
-            self._probe_until_s = None
+        elif permit is self._probe:
+            self._probe = None
             self._open_s = min(2 * self._open_s, self._rules.open_max_s)
             self._until_s = now_s + self._open_s
 
-    def abandoned(self, now_s: float) -> None:
-        """The call ended without telling anything of the route (its client left): frees the probe slot, no verdict."""
-        self._probe_until_s = None
+    def _on_abandoned(self, permit: Permit) -> None:
+        if permit is self._probe:
+            self._probe = None
 
 
 class RetryBudget:

@@ -16,16 +16,16 @@ AT_ONCE = frozenset({"connect", "reset"})
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """
+    """How long to wait before the one further attempt at a route. The defaults are those of the settings.
+
     Attributes:
-        base_s: Shortest wait before a route is asked again; with the spread at most twice that. Half of the 0.5 s that
-            the OpenAI and Anthropic SDKs start with.
+        base_s: Shortest wait; with the spread at most twice that.
         wait_max_s: Longest wait asked for by a provider that is waited here; a longer one is for the client, who is
-            told by `retry-after`. 5 s: the most that our own 503 suggests.
+            told by `retry-after`.
     """
 
-    base_s: float = 0.25
-    wait_max_s: float = 5.0
+    base_s: float
+    wait_max_s: float
 
 
 class Try(Struct, frozen=True, gc=False):

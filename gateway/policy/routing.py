@@ -5,8 +5,7 @@ from __future__ import annotations
 from gateway.core.call import Call
 from gateway.core.catalog import Catalog, Key, Model, Route, allows
 from gateway.core.errors import MODEL_NOT_FOUND, GatewayError
-
-_ENDPOINTS = {"openai_chat": "/v1/chat/completions", "anthropic_messages": "/anthropic/v1/messages"}
+from gateway.dialects.registry import DIALECTS
 
 
 def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, ...]]:
@@ -19,10 +18,10 @@ def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, 
     """
     model = catalog.models.get(call.slug)
     if model is None or not allows(key, model):
-        raise GatewayError(MODEL_NOT_FOUND, "The model does not exist or this key may not use it.", param="model")
+        raise GatewayError(MODEL_NOT_FOUND, param="model")
     routes = tuple(route for route in model.routes if route.provider.dialect == call.dialect)
     if not routes:
-        spoken = sorted({_ENDPOINTS[route.provider.dialect] for route in model.routes})
+        spoken = sorted({DIALECTS[route.provider.dialect].path for route in model.routes})
         raise GatewayError(
             MODEL_NOT_FOUND, f"This model is not served by this endpoint; use {' or '.join(spoken)}.", param="model"
         )

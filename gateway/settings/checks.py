@@ -99,38 +99,6 @@ def credential(text: str) -> Secret:
     return Secret(_match(_HEADER_SAFE, text, "empty, or has blanks or characters that a header cannot hold"))
 
 
-def on_cancel(text: str) -> str:
-    """What happens upstream when the client leaves."""
-    if text == "drain":
-        raise ValueError('a feature of a later version; this one always closes the upstream ("abort")')
-    if text != "abort":
-        raise ValueError('not "abort"')
-    return text
-
-
-def anywhere(preference: str) -> str:
-    """A key's region preference."""
-    if preference in ("sg_only", "id_only"):
-        raise ValueError('a promise that only a later version enforces; this one accepts "any"')
-    if preference != "any":
-        raise ValueError('not "any"')
-    return preference
-
-
-def never_batch(prefer: bool) -> bool:
-    """Whether a key's requests become batch jobs."""
-    if prefer:
-        raise ValueError("a feature of a later version; this one has no batch jobs")
-    return prefer
-
-
-def only_one(weight: int) -> int:
-    """The weight of a route."""
-    if weight != 1:
-        raise ValueError("other than 1: this version tries routes in their order and shares no load by weight")
-    return weight
-
-
 def some(items: tuple[str, ...]) -> tuple[str, ...]:
     """A list that says something, once."""
     if not items:

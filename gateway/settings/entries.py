@@ -1,7 +1,8 @@
 """The tables of the file: weights, providers, models, tiers, keys. They cannot come from the environment.
 
-`LATER` holds names that the documents know and this version does not act on. A limit or a guardrail that is silently
-ignored would be a lie to the operator, so a file that sets one is refused.
+`LATER` holds names that the documents know and this version does not act on, each with the one value that says what
+this version does anyway, or None where there is no such value. A limit or a guardrail that is silently ignored would be
+a lie to the operator, so a file that sets anything else is refused.
 """
 
 # ruff: noqa: RUF009 - `setting` makes a dataclass field, as `dataclasses.field` does
@@ -74,7 +75,7 @@ class MeteringSettings:
 class ProviderEntry:
     """An upstream account. None stands for the preset's own value."""
 
-    LATER: ClassVar = frozenset({"aws_region"})
+    LATER: ClassVar = {"aws_region": None, "on_cancel": "abort"}
 
     preset: str = setting("The vendor: a name from the list of presets.")
     base_url: str | None = setting(
@@ -89,18 +90,13 @@ class ProviderEntry:
     )
     type: ProviderType | None = setting("What kind of provider it is; it decides the weight.", None)
     region: str | None = setting("Where it computes, reported as provider_region.", None, check=checks.region)
-    on_cancel: str = setting(
-        'What happens when the client leaves: "abort" closes the connection to the provider.',
-        "abort",
-        check=checks.on_cancel,
-    )
 
 
 @dataclass(frozen=True, slots=True)
 class PriceEntry:
     """USD per million tokens as decimal text with at most six places, held as pico-USD per token."""
 
-    LATER: ClassVar = frozenset({"batch_factor"})
+    LATER: ClassVar = {"batch_factor": None}
 
     input: int = setting(
         'USD per million prompt tokens; an unknown price is never taken for 0, so write "0" for what is free.',
@@ -134,16 +130,17 @@ class PriceEntry:
 class RouteEntry:
     """One way to a model."""
 
+    LATER: ClassVar = {"weight": 1}
+
     provider: str = setting("Name of a provider in this file.")
     model: str = setting("The provider's own name of the model.", check=checks.provider_model)
-    weight: int = setting("Share of the load; only 1 in this version.", 1, check=checks.only_one)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
     """A catalogue entry."""
 
-    LATER: ClassVar = frozenset({"effective"})
+    LATER: ClassVar = {"effective": None}
 
     model_class: ModelClass = setting("Its class, for tiers and weights.", name="class")
     context_window: int = setting("Longest prompt and answer together, in tokens.", bounds=_TOKENS)
@@ -160,7 +157,7 @@ class ModelEntry:
 class TierEntry:
     """Limits of a plan; what is left out is not limited."""
 
-    LATER: ClassVar = frozenset({"burst", "tpm", "weighted_tokens_per_month", "overage_usd_per_million"})
+    LATER: ClassVar = dict.fromkeys(("burst", "tpm", "weighted_tokens_per_month", "overage_usd_per_million"))
 
     rpm: int | None = setting("Requests per minute.", None, bounds=_COUNT)
     inflight: int | None = setting("Requests at once.", None, bounds=_COUNT)
@@ -171,7 +168,7 @@ class TierEntry:
 class KeyEntry:
     """Who a key belongs to. Limits given here replace those of its tier."""
 
-    LATER: ClassVar = frozenset({"budget_usd", "policy"})
+    LATER: ClassVar = {"budget_usd": None, "policy": None, "prefer_batch": False, "region_preference": "any"}
 
     tenant: str = setting("Who it belongs to.", check=checks.label)
     tier: str = setting('Name of a tier in this file, or "enterprise".')
@@ -179,12 +176,6 @@ class KeyEntry:
     inflight: int | None = setting("Requests at once, instead of the tier's.", None, bounds=_COUNT)
     classes: tuple[ModelClass, ...] | None = setting(
         "The model classes it may use, instead of the tier's.", None, check=checks.some
-    )
-    region_preference: str = setting(
-        'Where its requests may go; only "any" in this version.', "any", check=checks.anywhere
-    )
-    prefer_batch: bool = setting(
-        "Whether its requests become batch jobs; only false in this version.", default=False, check=checks.never_batch
     )
 
 

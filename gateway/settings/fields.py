@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin
@@ -132,9 +132,9 @@ def rules_of(section: type[Any]) -> dict[str, Rule]:
     return rules
 
 
-def later_names(section: type[Any]) -> frozenset[str]:
-    """Names in *section* that the documents know and this version does not act on; they are refused."""
-    names: frozenset[str] = getattr(section, "LATER", frozenset())
+def later_of(section: type[Any]) -> Mapping[str, object]:
+    """Names in *section* that this version does not act on, each with the only value it may have; None: none."""
+    names: Mapping[str, object] = getattr(section, "LATER", {})
     return names
 
 
@@ -149,7 +149,7 @@ def in_words(hint: Any) -> str:
     """*hint* as a phrase, for problems and tables."""
     if get_origin(hint) is Literal:
         return f"one of {_choices(hint)}"
-    if get_origin(hint) in (tuple, frozenset):
+    if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
         return "a list of tables" if dataclasses.is_dataclass(inner) else f"a list of {_choices(inner)}"
     if dataclasses.is_dataclass(hint):

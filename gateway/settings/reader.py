@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 import msgspec
 
 from gateway.settings import checks
-from gateway.settings.fields import Rule, Secret, in_words, later_names, rules_of, shown
+from gateway.settings.fields import Rule, Secret, in_words, later_of, rules_of, shown, written
 
 T = TypeVar("T")
 
@@ -64,8 +64,8 @@ class Reader:
         before = len(self.problems)
         rules = rules_of(cls)
         for name, item in given.items():
-            if name in later_names(cls):
-                self.problem(item.place, LATER)
+            if name in later_of(cls):
+                self._later(item, later_of(cls)[name])
             elif name not in rules:
                 self.unknown(item.place, name, rules)
         values = {}
@@ -75,6 +75,14 @@ class Reader:
             elif rule.required:
                 self.problem(beneath(place, name), f"is missing ({rule.description})")
         return cls(**values) if len(self.problems) == before else None
+
+    def _later(self, item: Given, only: object) -> None:
+        """Note that *item* is for a later version, unless it says no more than what this one does anyway."""
+        if only is None:
+            self.problem(item.place, LATER)
+        elif type(item.value) is not type(only) or item.value != only:
+            said = shown(item.value)
+            self.problem(item.place, f"{said} is for a later version; in this one: only {written(only)}")
 
     def unknown(self, place: str, name: str, known: Iterable[str]) -> None:
         """Note that there is no setting *name*, and which one may be meant."""

@@ -10,9 +10,11 @@ from gateway.settings.entries import KeyEntry, ModelEntry, ProviderEntry
 from gateway.settings.fields import shown, written
 from gateway.settings.reader import Reader, beneath, key_place
 
+# From the end of the drain to the exit, at most: farewell 2 s, connections 0.75, tasks 0.75, log 1.
+TAIL_S = 4.5
+
 # (section, setting, relation, setting): the first must be that of the second.
 _ORDERED = (
-    ("server", "drain_s", "less than", "exit_s"),
     ("server", "max_body_bytes", "at most", "max_image_body_bytes"),
     ("upstream", "breaker_open_s", "at most", "breaker_open_max_s"),
 )
@@ -27,8 +29,12 @@ def check_relations(
         if values is None:
             continue
         left, right = getattr(values, small), getattr(values, large)
-        if left > right or (relation == "less than" and left == right):
+        if left > right:
             reader.problem(f"{section}.{small}", f"{written(left)} is not {relation} {large} ({written(right)})")
+    server = scalars["server"]
+    if server is not None and server.drain_s + TAIL_S > server.exit_s:
+        left = f"{written(server.drain_s)} leaves less than {TAIL_S} s until exit_s ({written(server.exit_s)})"
+        reader.problem("server.drain_s", f"{left} for the last frames and for closing")
     for name, provider in tables["providers"].items():
         if provider is not None:
             _provider(reader, beneath("providers", name), provider, presets)

@@ -121,7 +121,12 @@ class UpstreamSettings:
         5.0,
         bounds=(0, 60),
     )
-    retry_base_s: float = setting("First wait before another attempt; it doubles, with jitter.", 0.1, bounds=(0, 60))
+    # Half of the 0.5 s that the OpenAI and Anthropic SDKs start with: they wait for us as well.
+    retry_base_s: float = setting(
+        "Wait before a route is asked a second and last time: this long to twice as long, by chance.",
+        0.25,
+        bounds=(0, 60),
+    )
     breaker_failures: int = setting(
         "Failures within the window that take a route out of service.", 10, bounds=(1, 100_000)
     )

@@ -1,4 +1,4 @@
-"""Which implementation stands behind each storage port: decided here and nowhere else."""
+"""Which implementation stands behind each storage port. In this version always the one in memory."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class UpstreamLimits:
     Attributes:
         connect_s: Waiting for a free connection, DNS, TCP and the TLS handshake together.
         dns_s: The look-up alone.
-        max_connections: At once, over all providers; 0 means no limit.
+        max_connections: At once, to one provider (scheme, host and port); 0 means no limit.
         pool_idle_s: An idle connection is dropped after this; providers keep theirs 60 s and longer.
         read_buffer_bytes: Reading is paused at twice this much unread body.
         linger_s: How long a released answer may take to end its body.
@@ -67,7 +67,8 @@ class AiohttpUpstream:
         self._resolver = Resolver(lookup, deadline_s=limits.dns_s)
         self._session = ClientSession(
             connector=Connector(
-                limit=limits.max_connections,
+                limit=0,
+                limit_per_host=limits.max_connections,
                 keepalive_timeout=limits.pool_idle_s,
                 ttl_dns_cache=DNS_CACHE_S,
                 resolver=self._resolver,

@@ -89,6 +89,15 @@ def replace_members(
     return _ENCODER.encode(members)
 
 
+def fits(value: object) -> bool:
+    """Whether *value* can be written again; JSON's own integers have no bound, ours have 64 bits."""
+    try:
+        _ENCODER.encode(value)
+    except OverflowError:
+        return False
+    return True
+
+
 def _check_encoding(body: bytes) -> None:
     if not body:
         raise BadBody("The request body is empty.")

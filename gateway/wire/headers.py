@@ -11,6 +11,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from gateway.core.catalog import DialectName
 
 MAX_VALUE_CHARS = 256  # contract.md 4: every x-anoman-* value is a word or two; proxies take 8 KiB of headers in all
+MAX_ID_CHARS = 256  # of a session, agent or user id: identifiers, not texts
 MAX_RETRY_AFTER_S = 3600.0  # an upstream that wants a longer pause is as good as gone for this request
 _MAX_RETRY_AFTER_CHARS = 64  # the longest HTTP-date (RFC 850 form, RFC 9110 5.6.7) has 33
 

@@ -267,5 +267,4 @@ FILLERS = 7  # connections of `silent_port` itself that hang in their handshake
 
 def connecting(port: int) -> int:
     """Connections to *port* that wait for their handshake (state 02 in the kernel's table)."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(row[3] == "02" and int(row[2].rpartition(":")[2], 16) == port for row in rows)
+    return Path("/proc/net/tcp").read_bytes().count(b":%04X 02 " % port)  # as one piece: the table may be long

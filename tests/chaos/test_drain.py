@@ -19,8 +19,6 @@ from tests.support.gateway import PLAIN, Gateway
 from tests.support.notation import HANG, json_answer
 from tests.support.provider import FakeProvider
 
-pytestmark = [pytest.mark.alone]
-
 ACCEPT_S, DRAIN_S, EXIT_S = 0.3, 1.2, 5.0
 SEED = 7
 

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Key, Mode, Model, Provider, Route, Tier
-from gateway.core.errors import Failure, UpstreamFailed
+from gateway.core.errors import STREAM_INTERRUPTED, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange, Outcome
 from gateway.core.money import Price, Weight, parse_price, parse_weight
 from gateway.core.receipt import Receipt, Tariff, draw_up, row_of
@@ -95,9 +95,10 @@ def _stream(dialect: Dialect, journey: Journey, exchange: Exchange, upstream: by
     if lane.failure is None or lane.complete:
         receipt = _settle(exchange, "completed")
         return "client.sse", out + lane.finish(receipt), receipt
-    exchange.failure = lane.failure
+    exchange.failure, exchange.error_code = lane.failure, STREAM_INTERRUPTED.code
     exchange.attempts[0].result = "failed"
-    return "client.sse", out + lane.fail(lane.failure), _settle(exchange, "interrupted")
+    receipt = _settle(exchange, "interrupted")
+    return "client.sse", out + lane.fail(lane.failure, receipt), receipt
 
 
 def _whole(dialect: Dialect, journey: Journey, exchange: Exchange, upstream: bytes) -> Settled:

@@ -103,7 +103,7 @@ def hear(lane: Lane, pieces: Iterable[bytes], failure: Failure | None = None) ->
         return Heard(out + lane.finish(settled(lane)), "finished", lane)
     if not out:
         return Heard(out, "refused", lane)
-    return Heard(out + lane.fail(broken), "interrupted", lane)
+    return Heard(out + lane.fail(broken, settled(lane)), "interrupted", lane)
 
 
 def hear_openai(*pieces: bytes, **fields: Any) -> Heard:

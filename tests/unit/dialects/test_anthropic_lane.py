@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.call import CallOptions
 from gateway.core.usage import Usage
+from gateway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 from gateway.dialects.registry import DIALECTS
 from tests.support.notation import AERR, CBD, CBJ, CBS, CBX, MD, MS, MX, PING, crlf, data, event
 from tests.unit.dialects.conversations import (
@@ -382,4 +383,4 @@ def test_a_gateway_behind_us() -> None:
 
 def test_heartbeats() -> None:
     """A heartbeat is what Anthropic's own is; on the OpenAI lane it is a comment."""
-    assert anthropic().heartbeat() == b'event: ping\ndata: {"type":"ping"}\n\n'
+    assert ANTHROPIC_MESSAGES.heartbeat == b'event: ping\ndata: {"type":"ping"}\n\n'

@@ -5,14 +5,46 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy.breaker import Breaker, BreakerBoard, BreakerRules, BudgetRules, RetryBudget
+from gateway.policy.breaker import Breaker, BreakerBoard, BreakerRules, BudgetRules, Permit, RetryBudget
 
 RULES = BreakerRules()
 
 
-def opened(at_s: float = 0.0) -> Breaker:
-    """A breaker that opened at *at_s*."""
-    breaker = Breaker(RULES)
+class Calls:
+    """Calls of one route as a caller makes them: one at a time, each reported with the permit it was given."""
+
+    def __init__(self) -> None:
+        self.breaker = Breaker(RULES)
+        self._permit: Permit | None = None
+
+    def state(self, now_s: float) -> str:
+        return self.breaker.state(now_s)
+
+    def allow(self, now_s: float) -> bool:
+        permit = self.breaker.admit(now_s)
+        self._permit = permit or self._permit
+        return permit is not None
+
+    def succeeded(self, now_s: float) -> None:
+        self._current(now_s).succeeded(now_s)
+
+    def failed(self, now_s: float) -> None:
+        self._current(now_s).failed(now_s)
+
+    def abandoned(self, now_s: float) -> None:
+        self._current(now_s).abandoned()
+
+    def _current(self, now_s: float) -> Permit:
+        """The permit of the call that reports: a new one while closed, the last that was given otherwise."""
+        if self._permit is None or self.breaker.state(now_s) == "closed":
+            self._permit = self.breaker.admit(now_s)
+        assert self._permit is not None
+        return self._permit
+
+
+def opened(at_s: float = 0.0) -> Calls:
+    """Calls of a route whose breaker opened at *at_s*."""
+    breaker = Calls()
     for _ in range(RULES.failures):
         breaker.failed(at_s)
     return breaker
@@ -20,7 +52,7 @@ def opened(at_s: float = 0.0) -> Breaker:
 
 def test_opens_at_the_tenth_failure() -> None:
     """Nine failures in ten seconds are borne, the tenth opens."""
-    breaker = Breaker(RULES)
+    breaker = Calls()
     for _ in range(9):
         breaker.failed(1.0)
     before = breaker.state(1.0)
@@ -31,7 +63,7 @@ def test_opens_at_the_tenth_failure() -> None:
 
 def test_failures_below_half_of_the_calls_do_not_open() -> None:
     """A busy route may fail often as long as it succeeds more often."""
-    breaker = Breaker(RULES)
+    breaker = Calls()
     for _ in range(50):
         breaker.succeeded(1.0)
     for _ in range(49):
@@ -44,7 +76,7 @@ def test_failures_below_half_of_the_calls_do_not_open() -> None:
 
 def test_old_failures_are_forgotten() -> None:
     """Failures of more than ten seconds ago do not count."""
-    breaker = Breaker(RULES)
+    breaker = Calls()
     for second in range(200):
         breaker.failed(second * 1.2)  # 8.3 in ten seconds
 
@@ -119,13 +151,63 @@ def test_reports_of_old_calls_change_nothing_while_open() -> None:
     assert (states, breaker.state(5.0)) == (("open", "half_open"), "half_open")
 
 
+def permits(breaker: Breaker, now_s: float, count: int) -> list[Permit]:
+    """*count* calls that start at *now_s*."""
+    return [permit for permit in (breaker.admit(now_s) for _ in range(count)) if permit is not None]
+
+
+def test_a_success_that_breaks_later_is_one_failed_call() -> None:
+    """Streams that begin well and then break open the breaker, also when none of them fails at its start."""
+    breaker = Breaker(RULES)
+    calls = permits(breaker, 0.0, 12)
+    for permit in calls:
+        permit.succeeded(1.0)
+    for permit in calls[:10]:
+        permit.failed(2.0)
+
+    assert breaker.state(2.0) == "open"
+
+
+def test_the_first_word_counts() -> None:
+    """A call that was given up and then fails, or fails twice, is not counted again."""
+    breaker = Breaker(RULES)
+    calls = permits(breaker, 0.0, 20)
+    for permit in calls[:10]:
+        permit.abandoned()
+        permit.succeeded(1.0)
+    for permit in calls[10:19]:
+        permit.failed(1.0)
+        permit.failed(1.0)
+    before = breaker.state(1.0)
+    calls[19].failed(1.0)
+
+    assert (before, breaker.state(1.0)) == ("closed", "open")
+
+
+def test_an_old_call_does_not_speak_for_the_probe() -> None:
+    """While a probe is out, calls from before it neither close the breaker, open it anew, nor free the slot."""
+    breaker = Breaker(RULES)
+    old = permits(breaker, 0.0, 13)
+    for permit in old[:10]:
+        permit.failed(0.0)
+    probe = breaker.admit(5.0)
+    old[10].succeeded(6.0)
+    old[11].failed(6.0)
+    old[12].abandoned()
+    meanwhile = breaker.state(6.0), breaker.admit(6.0)
+    assert probe is not None
+    probe.succeeded(7.0)
+
+    assert (meanwhile, breaker.state(7.0)) == (("half_open", None), "closed")
+
+
 ACTS = st.sampled_from(["allow", "succeeded", "failed", "abandoned"])
 
 
 @given(st.lists(st.tuples(ACTS, st.floats(0, 8)), max_size=200))
 def test_never_wedges(steps: list[tuple[str, float]]) -> None:
     """Whatever happened before, within 30 s of open time and 30 s of a lost probe a call is allowed."""
-    breaker, now_s = Breaker(RULES), 0.0
+    breaker, now_s = Calls(), 0.0
     for name, pause_s in steps:
         now_s += pause_s
         getattr(breaker, name)(now_s)
@@ -136,7 +218,7 @@ def test_never_wedges(steps: list[tuple[str, float]]) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2000)), max_size=300))
 def test_window_matches_a_plain_list(calls: list[tuple[bool, int]]) -> None:
     """It never opens on fewer than ten failures within ten seconds, and always on ten within nine without a success."""
-    breaker, now_ms, failures = Breaker(RULES), 0, list[int]()
+    breaker, now_ms, failures = Calls(), 0, list[int]()
     for success, pause_ms in calls:
         now_ms += pause_ms
         if breaker.state(now_ms / 1000) != "closed":
@@ -177,7 +259,9 @@ def test_board_makes_one_pair_per_route() -> None:
     board = BreakerBoard(RULES, BudgetRules())
     first, other = board.of("a/m"), board.of("b/m")
     for _ in range(RULES.failures):
-        first[0].failed(0.0)
+        permit = first[0].admit(0.0)
+        assert permit is not None
+        permit.failed(0.0)
     same = board.of("a/m") is first
     states = board.states(0.0)
     board.keep({"b/m"})

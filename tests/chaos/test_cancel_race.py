@@ -1,0 +1,56 @@
+"""A cancellation in the very turn of the loop in which the upstream answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gateway.aio import Tasks
+from gateway.core.call import UpstreamRequest
+from gateway.pipeline.services import Clock, Deadlines
+from gateway.pipeline.stream_watch import StreamWatch
+
+
+class Upstream:
+    """Answers when told to; `open` counts the answers that nobody has closed."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.unclosed = 0
+
+    async def open(self, request: UpstreamRequest) -> Any:
+        await self.go.wait()
+        self.unclosed += 1
+        return SimpleNamespace(close=self._close)
+
+    def _close(self) -> None:
+        self.unclosed -= 1
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_an_answer_is_taken_or_closed(turns: int) -> None:
+    """However many turns lie between answer and cancellation, the answer is handed over or its socket closed."""
+    upstream, crashes = Upstream(), list[BaseException]()
+    tasks = Tasks(lambda name, exc: crashes.append(exc))
+    clock = Clock(time.monotonic, time.time, lambda: 0.0)
+    services = SimpleNamespace(upstream=upstream, tasks=tasks, clock=clock, deadlines=Deadlines())
+    exchange, sink = SimpleNamespace(started_s=time.monotonic()), SimpleNamespace(committed=False)
+    watch = StreamWatch(cast(Any, services), cast(Any, exchange), cast(Any, sink), lambda: b"")
+    asking = asyncio.create_task(watch.ask(UpstreamRequest("http://provider.test/", (), b"")))
+    for _ in range(3):
+        await asyncio.sleep(0)  # until it waits
+
+    upstream.go.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asking.cancel()
+    (outcome,) = await asyncio.gather(asking, return_exceptions=True)
+    await tasks.drain(1)
+    watch.close()
+
+    assert upstream.unclosed == (0 if isinstance(outcome, asyncio.CancelledError) else 1)
+    assert crashes == []
