@@ -26,11 +26,12 @@ NO_LIMITS = Limits()
 
 
 class Attempt(Struct):
-    """One call of a provider."""
+    """One call of a provider. `was_sent`: the whole request was on its way, so the provider may have worked for it."""
 
     route: Route
     started_s: float
     result: AttemptResult = "open"
+    was_sent: bool = False
     failure: Failure | None = None
     ended_s: float | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -76,8 +76,11 @@ class UpstreamAnswer(Protocol):
 class Upstream(Protocol):
     """The way to providers."""
 
-    async def open(self, request: UpstreamRequest) -> UpstreamAnswer:
+    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
         """Send *request* and wait for the head of the answer. Cancelling it drops the connection at once.
+
+        Args:
+            on_sent: Called when the whole request is on its way: from then on the provider may work for it.
 
         Raises:
             UpstreamFailed: No head came.

@@ -26,8 +26,8 @@ _ALL_OPEN = Failure("upstream_error", "breaker_open", PROVIDER_UNAVAILABLE, coun
 
 
 def charge_prompt(exchange: Exchange) -> None:
-    """The client left while an attempt was under way: the provider has the prompt and may bill it, though silent."""
-    if exchange.attempts and exchange.attempts[-1].result == "cancelled":
+    """The client left while an attempt was under way: a provider that has the prompt may bill it, though silent."""
+    if exchange.attempts and exchange.attempts[-1].result == "cancelled" and exchange.attempts[-1].was_sent:
         exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call)), "estimated"
 
 
@@ -135,7 +135,12 @@ class Opening:
         request = build_request(exchange.call, step.route, self._dialect)
         if exchange.dispatched_s is None:
             exchange.dispatched_s = self._watch.now_s()
-        answer = await self._watch.ask(request)
+        attempt = exchange.attempts[-1]
+
+        def on_sent() -> None:
+            attempt.was_sent = True
+
+        answer = await self._watch.ask(request, on_sent)
         try:
             if answer.status != 200:
                 raise UpstreamFailed(await self._read_failure(answer))

@@ -133,9 +133,9 @@ class StreamWatch(Watch):
         if self._complete_s is not None:
             self._complete_s = now_s
 
-    async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
+    async def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
         """Send *request*; heartbeats go on meanwhile, which is why it runs as a task of its own."""
-        task = self.services.tasks.spawn(self.services.upstream.open(request), name="upstream.open")
+        task = self.services.tasks.spawn(self.services.upstream.open(request, on_sent), name="upstream.open")
         try:
             await self.until(lambda: asyncio.wait((task,)))
         except BaseException:

@@ -123,7 +123,7 @@ class Watch(ABC):
         """Monotonic seconds of the nearest deadline."""
 
     @abstractmethod
-    async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
+    async def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
         """Send *request*. Raises UpstreamFailed when no head of an answer comes in time."""
 
     @property
@@ -150,5 +150,5 @@ class JsonWatch(Watch):
     def next_wake_s(self) -> float:
         return self.deadline_s
 
-    async def ask(self, request: UpstreamRequest) -> UpstreamAnswer:
-        return await self.services.upstream.open(request)
+    async def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
+        return await self.services.upstream.open(request, on_sent)

@@ -69,7 +69,6 @@ class MemoryCounters:
         self._share = share
         self._windows: OrderedDict[str, Window] = OrderedDict()  # in the order of opening
         self._running: dict[str, set[str]] = {}
-        self._total = 0
 
     async def admit(self, key: Key, request_id: str) -> Admitted | Refused:
         """
@@ -94,7 +93,6 @@ class MemoryCounters:
             self._windows[key.id] = window  # ended ones are gone, so a new window always comes last
         running.add(request_id)
         self._running[key.id] = running
-        self._total += 1
         return Admitted(Limits(key.tier.rpm, remaining))
 
     def release(self, key: Key, request_id: str) -> None:
@@ -103,13 +101,8 @@ class MemoryCounters:
         if running is None or request_id not in running:
             return
         running.remove(request_id)
-        self._total -= 1
         if not running:
             del self._running[key.id]
-
-    def inflight_total(self) -> int:
-        """Requests running now, over all keys."""
-        return self._total
 
     def __len__(self) -> int:
         """Entries held: what the memory bound is about."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -85,16 +86,20 @@ class AiohttpUpstream:
             max_headers=limits.max_headers,
         )
 
-    async def open(self, request: UpstreamRequest) -> AiohttpAnswer:
+    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None] = lambda: None) -> AiohttpAnswer:
         """
         Send *request* and wait for the head of the answer, any status but 1xx. Redirects are not followed.
+
+        Args:
+            on_sent: Called when the whole request is on its way.
 
         Raises:
             UpstreamFailed: No head came, or one that announces an encoding we do not know.
         """
         try:
+            body = RequestBody(request.body, on_sent)
             response = await self._session.post(
-                _url(request.url), data=RequestBody(request.body), headers=request.headers, allow_redirects=False
+                _url(request.url), data=body, headers=request.headers, allow_redirects=False
             )
         except LIBRARY_ERRORS as exc:
             raise UpstreamFailed(failure_of(exc)) from exc

@@ -12,6 +12,7 @@ import functools
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import ClientPayloadError, TCPConnector
@@ -95,9 +96,10 @@ class RequestBody(Payload):
 
     _autoclose = True
 
-    def __init__(self, value: bytes) -> None:
+    def __init__(self, value: bytes, on_sent: Callable[[], None]) -> None:
         super().__init__(value, content_type="application/json")
         self._size = len(value)
+        self._on_sent = on_sent
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         text: str = self._value.decode(encoding, errors)
@@ -110,10 +112,11 @@ class RequestBody(Payload):
         body: bytes = self._value if content_length is None else self._value[:content_length]
         if len(body) <= SLICE_BYTES:
             await writer.write(body)
-            return
-        view = memoryview(body)
-        for start in range(0, len(body), SLICE_BYTES):
-            await writer.write(view[start : start + SLICE_BYTES])
+        else:
+            view = memoryview(body)
+            for start in range(0, len(body), SLICE_BYTES):
+                await writer.write(view[start : start + SLICE_BYTES])
+        self._on_sent()
 
 
 def _wire(loop: asyncio.AbstractEventLoop) -> ResponseHandler:

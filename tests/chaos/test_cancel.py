@@ -239,7 +239,7 @@ async def test_leaving_while_connecting(house: House, book: Book, side: Side, wa
     (row,) = await book.settled(1)
 
     assert (row["outcome"], row["routing_mode"]) == ("cancelled", "streaming_cancelled")
-    assert row["completion_tokens"] == 0
+    assert (row["prompt_tokens"], row["completion_tokens"], row["cost_usd"]) == (0, 0, "0.000000")
     assert await house.slot_is_free(side)
 
 
@@ -258,7 +258,7 @@ async def test_leaving_a_provider_that_does_not_read(house: House, book: Book, s
     assert how == "rst"
     assert when_s - left_s <= PROMISE_S
     assert (row["outcome"], row["routing_mode"]) == ("cancelled", "streaming_cancelled")
-    assert row["prompt_tokens"] > 500_000
+    assert row["prompt_tokens"] == 0  # it has not even got the whole request
     assert await house.slot_is_free(side)
 
 

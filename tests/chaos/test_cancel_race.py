@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 
 from gateway.aio import Tasks
 from gateway.core.call import UpstreamRequest
+from gateway.dialects.registry import DIALECTS
 from gateway.pipeline.services import Clock, Deadlines
 from gateway.pipeline.stream_watch import StreamWatch
 
@@ -22,7 +24,7 @@ class Upstream:
         self.go = asyncio.Event()
         self.unclosed = 0
 
-    async def open(self, request: UpstreamRequest) -> Any:
+    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Any:
         await self.go.wait()
         self.unclosed += 1
         return SimpleNamespace(close=self._close)
@@ -37,10 +39,11 @@ async def test_an_answer_is_taken_or_closed(turns: int) -> None:
     upstream, crashes = Upstream(), list[BaseException]()
     tasks = Tasks(lambda name, exc: crashes.append(exc))
     clock = Clock(time.monotonic, time.time, lambda: 0.0)
-    services = SimpleNamespace(upstream=upstream, tasks=tasks, clock=clock, deadlines=Deadlines())
-    exchange, sink = SimpleNamespace(started_s=time.monotonic()), SimpleNamespace(committed=False)
-    watch = StreamWatch(cast(Any, services), cast(Any, exchange), cast(Any, sink), lambda: b"")
-    asking = asyncio.create_task(watch.ask(UpstreamRequest("http://provider.test/", (), b"")))
+    services = SimpleNamespace(upstream=upstream, tasks=tasks, clock=clock, deadlines=Deadlines(), dialects=DIALECTS)
+    call = SimpleNamespace(dialect="openai_chat")
+    exchange, sink = SimpleNamespace(started_s=time.monotonic(), call=call), SimpleNamespace(committed=False)
+    watch = StreamWatch(cast(Any, services), cast(Any, exchange), cast(Any, sink))
+    asking = asyncio.create_task(watch.ask(UpstreamRequest("http://provider.test/", (), b""), lambda: None))
     for _ in range(3):
         await asyncio.sleep(0)  # until it waits
 

@@ -1,16 +1,18 @@
 """
-The samples of the two documents that this project was asked to keep, run as they stand but for address and key.
+The samples of the two documents that describe the API to its users, run as they stand but for address and key.
 
-The documents are not ours to copy, so they are read from the folder beside the repository where they lie. Where that
-folder is absent this module is skipped as a whole; `test_samples.py` and `test_docs.py` hold the promise there, with
-programs of our own that use the SDKs in the same way.
+The documents are kept apart from the code: in the folder that GATEWAY_DOCUMENTS names, by default one beside the
+repository. Without them this module is skipped as a whole, and `test_samples.py` and `test_docs.py`, whose programs use
+the SDKs in the same way, are what remains.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +25,10 @@ from tests.support.frames import blocks, parsed, text_of
 from tests.support.notation import DONE, FIN, RST, R, T, U, json_answer
 from tests.support.stage import Seen
 
-FOLDER = ROOT.parent / "shared" / "seeds"
+FOLDER = Path(os.environ.get("GATEWAY_DOCUMENTS") or ROOT.parent / "shared" / "seeds")
 DOCUMENTS = sorted(FOLDER.glob("*.txt")) if FOLDER.is_dir() else []
 if len(DOCUMENTS) != 2:
-    pytest.skip("the documents are not here", allow_module_level=True)
+    pytest.skip(f"the documents are not in {FOLDER} (GATEWAY_DOCUMENTS)", allow_module_level=True)
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance-promised-samples")]
 

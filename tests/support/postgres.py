@@ -72,7 +72,7 @@ def cluster() -> Iterator[Postgres]:
     """
     where = programs()
     if where is None:
-        raise FileNotFoundError("no /usr/lib/postgresql/*/bin/initdb")
+        raise FileNotFoundError("PostgreSQL is not installed: no /usr/lib/postgresql/*/bin/initdb; see tests/prepare.sh")
     # Not in pytest's own folder, which other users may not enter.
     home = Path(tempfile.mkdtemp(prefix="gateway-postgres-"))
     prefix = _unprivileged(home)
@@ -114,7 +114,5 @@ def _run(command: list[str | Path]) -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A cluster for the whole test session (one per worker of pytest-xdist)."""
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed")
     with cluster() as running:
         yield running

@@ -11,8 +11,6 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from gateway.__main__ import main
 from gateway.http.endpoints import ENDPOINTS
 from gateway.settings import ServerSettings, StreamSettings
@@ -92,11 +90,11 @@ def test_nginx_limits_fit_the_defaults() -> None:
     assert nginx_values("server") == [f"127.0.0.1:{server.port}"]
 
 
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 def test_nginx_accepts_its_file() -> None:
     """The example is valid as it stands."""
+    assert NGINX is not None, "nginx is not installed; `sh tests/prepare.sh nginx` does that"
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(NGINX), "-t", "-q", "-p", folder, "-e", "stderr", "-g", "pid nginx.pid;"]
+        command = [NGINX, "-t", "-q", "-p", folder, "-e", "stderr", "-g", "pid nginx.pid;"]
         done = subprocess.run([*command, "-c", ROOT / "deploy/nginx.conf"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -115,7 +115,7 @@ def test_nothing_of_clients_is_a_label() -> None:
     """Tenant, key, model, user and session of a client are nowhere in the text."""
     metrics = MetricsRecorder()
     fields = ("tenant", "key_id", "model", "provider_model", "user", "session_id", "agent_id", "request_id", "trace_id")
-    metrics.record(receipt(**dict.fromkeys(fields, "canary"), attempts=("openai/canary:ok",)))
+    metrics.record(receipt(**dict.fromkeys(fields, "canary"), attempts=(("openai", "canary", "ok"),)))
 
     assert b"canary" not in shown(metrics)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -42,6 +46,18 @@ def test_committed_documents(tmp_path: Path, name: str) -> None:
     write(tmp_path)
 
     assert (tmp_path / name).read_text() == (DOCS / name).read_text()
+
+
+def test_make_docs_writes_them(tmp_path: Path) -> None:
+    """The recipe of `make docs`, run elsewhere, writes both documents into `docs`."""
+    (tmp_path / "docs").mkdir()
+    recipe = re.search(r"^docs: .*\n\t\$\(BIN\)/python (.*)\n", (DOCS.parent / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+
+    environ = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+    subprocess.run([sys.executable, *shlex.split(recipe[1])], cwd=tmp_path, env=environ, check=True)
+
+    assert {path.name for path in (tmp_path / "docs").iterdir()} == {"settings.md", "errors.md"}
 
 
 def test_every_scalar_setting_is_documented() -> None:

@@ -100,8 +100,20 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
     assert port in done.stderr
 
 
+def test_every_command_is_documented() -> None:
+    """Each command is named in the README, as `gateway COMMAND` or in its list."""
+    from gateway.__main__ import main
+
+    text = (ROOT / "README.md").read_text()
+
+    assert [name for name in main.commands if not re.search(rf"gateway {name}\b|`{name}`", text)] == []
+
+
 async def test_reload(provider: FakeProvider) -> None:
-    """SIGHUP reads the file again: a new model serves, a removed key is refused, open streams go on."""
+    """SIGHUP reads the file again: a new model serves, a removed key is refused, open streams go on.
+
+    What was fixed at the start and is written otherwise now is named; what took effect is not.
+    """
     config = standard(provider.base_url)
     go_on = asyncio.Event()
     provider.script("slow", [R(), T("a"), wait(go_on), T("b"), FIN(), U(7, 2), DONE, EOF_OK])
@@ -111,19 +123,22 @@ async def test_reload(provider: FakeProvider) -> None:
         client = gateway.client()
         async with client.stream("/v1/chat/completions", chat("slow")) as stream:
             fresh = standard(provider.base_url)
+            fresh["server"] |= {"region": "sg", "drain_s": 2, "header_s": 1.5}
+            fresh["upstream"] |= {"retry_base_s": 0.02, "max_connections": 7}
             fresh["models"]["new"] = model("fake-openai/m")
             new_key = f"{KEY}-new"
             fresh["keys"] = {new_key: {"tenant": "open", "tier": "enterprise"}}
             path.write_text(toml(fresh))
             gateway.signal(signal.SIGHUP)
-            await gateway.logged("settings.reloaded")
+            (line,) = await gateway.logged("settings.reloaded")
 
             served = await gateway.client(new_key).request("POST", "/v1/chat/completions", chat("new", stream=True))
             refused = await client.request("POST", "/v1/chat/completions", chat("m"))
             go_on.set()
             frames = await stream.all_frames()
 
-    assert served.status == 200
+    assert line["restart_needed_for"] == ["server.header_s", "upstream.max_connections"]
+    assert (served.status, served.headers["x-anoman-region"]) == (200, "SG")
     assert refused.status == 401
     assert text_of(frames) == "ab"
     assert parsed(frames)[-1] == "[DONE]"

@@ -211,6 +211,20 @@ async def test_connection_limit(peer: RawPeer) -> None:
     assert caught.value.failure.reason == "connect_timeout"
 
 
+async def test_connection_limit_is_each_providers_own(peer: RawPeer) -> None:
+    """A provider whose connections are all in use takes none from another."""
+    upstream = AiohttpUpstream(replace(LIMITS, max_connections=1, connect_s=0.2))
+    async with RawPeer() as other:
+        tasks = [asyncio.create_task(upstream.open(request(at.url))) for at in (peer, other)]
+
+        heads = [(await (await at.accept()).request())[0] for at in (peer, other)]
+
+        for task in tasks:
+            task.cancel()
+        await upstream.close()
+    assert all(head.startswith(b"POST ") for head in heads)
+
+
 async def test_silence_is_nobodys_deadline_here(peer: RawPeer) -> None:
     """MID-12: a head and a body that take far longer than the connect deadline are waited for."""
     upstream = AiohttpUpstream(replace(LIMITS, connect_s=0.05))

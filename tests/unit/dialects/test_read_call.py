@@ -143,12 +143,14 @@ def test_a_stream_is_asked_for_its_usage() -> None:
 
 
 def test_who_the_end_user_is() -> None:
-    """The end user's name is read from either dialect's own place."""
+    """The end user's name is read from either dialect's own place, cleaned and cut for the log."""
     openai = with_fields("openai_chat", user="ani")
     anthropic = with_fields("anthropic_messages", metadata={"user_id": "ani"})
     odd = with_fields("anthropic_messages", metadata={"user_id": 7})
+    wild = with_fields("openai_chat", user="a\n\u2028" + 300 * "b")
 
     assert [call.user for call in (openai, anthropic, odd)] == ["ani", "ani", None]
+    assert wild.user == "a" + 255 * "b"
 
 
 @pytest.mark.parametrize("dialect", NAMES)
