@@ -31,6 +31,8 @@ from gateway.settings import (
     load,
     problems_text,
     settings_text,
+    summary_text,
+    warnings_text,
 )
 from gateway.telemetry import configure
 
@@ -90,7 +92,7 @@ def _listen_or_exit(settings: Settings) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as exc:
         reason = str(exc.strerror).partition(" (")[0]  # the library goes on with the address
-        click.echo(f"Cannot listen on {host}, port {port}: {reason}.", err=True)
+        click.echo(f"Cannot listen on {host}, port {port}: {reason}. Choose another port with --port.", err=True)
         sys.exit(1)
 
 
@@ -106,9 +108,11 @@ def run_workers(settings: Settings, config: str | None, overrides: dict[str, Any
     serve_workers(settings, lambda: load(config, environ, overrides, presets=PRESETS), listener, directory)
 
 
-def run_single(settings: Settings, reread: Callable[[], Settings]) -> None:
-    """Serve in this process. *reread* gives fresh settings for SIGHUP."""
+def run_single(settings: Settings, reread: Callable[[], Settings], greeting: str = "") -> None:
+    """Serve in this process. *reread* gives fresh settings for SIGHUP; *greeting* is shown once the port is ours."""
     listener = _listen_or_exit(settings)
+    if greeting:
+        click.echo(greeting)
     metrics = MetricsRecorder()
     telemetry = configure(
         settings.logging.format, settings.logging.level, sys.stdout, on_drop=metrics.lines_dropped
@@ -157,8 +161,7 @@ def demo(host: str | None, port: int | None) -> None:
         except SettingsError as exc:
             click.echo(problems_text(exc), err=True)
             sys.exit(1)
-        click.echo(banner(settings.server.port, environ))
-        run_single(settings, read)
+        run_single(settings, read, banner(settings.server.port, environ))
 
 
 @main.command()
@@ -166,7 +169,8 @@ def demo(host: str | None, port: int | None) -> None:
 def check(config: str | None) -> None:
     """Say everything that is wrong with the configuration."""
     settings = _load_or_exit(config)
-    click.echo(f"The configuration is fine: {len(settings.models)} models, {len(settings.keys)} keys.")
+    click.echo(summary_text(settings, config))
+    click.echo(warnings_text(settings), nl=False, err=True)
 
 
 @main.command()

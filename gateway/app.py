@@ -256,8 +256,8 @@ class App:
         self._telemetry.flush_libraries()
         asyncio.get_running_loop().call_later(TICK_S, self._every_second)
 
-    def _refused(self, reason: str, status: int) -> None:
-        self._refusals.write(reason, status=status)
+    def _refused(self, reason: str, status: int, request_id: str) -> None:
+        self._refusals.write(reason, status=status, request_id=request_id)
 
     def _crashed(self, request_id: str, exc: BaseException) -> None:
         self._telemetry.log.error(events.INTERNAL_ERROR, request_id=request_id, exc_info=exc)

@@ -56,7 +56,8 @@ def document(provider_port: int, environ: Mapping[str, str]) -> dict[str, Any]:
         providers[vendor] = {"preset": vendor, "api_key": {"env": variable}}
         models |= {row[0]: _vendor_model(vendor, row) for row in _VENDOR_MODELS[vendor]}
     return {
-        "server": {"accept_s": 0},  # nobody routes to a demo, so nobody need be told that it leaves
+        # Nobody routes to a demo, so nobody need be told that it leaves; and Ctrl-C should not take long.
+        "server": {"accept_s": 0, "drain_s": 1},
         "logging": {"format": "console"},
         "providers": providers,
         "models": models,

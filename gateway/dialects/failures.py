@@ -40,6 +40,8 @@ def read_failure(
     detail = f"HTTP {status}: {body[:_LOGGED_CHARS].decode('utf-8', 'replace')}"
     kind = _CALLERS_FAULT.get(status)
     if kind is not None:
+        if _error_object(body).get("code") == "model_not_found":  # the caller named ours; the route has the wrong name
+            return Failure("upstream_error", "no_such_model", retryable=False, detail=detail)
         return _callers_fault(dialect, kind, body, detail)
     if status in _CREDENTIAL:
         return Failure("upstream_error", "credential", retryable=False, detail=detail)

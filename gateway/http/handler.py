@@ -62,7 +62,7 @@ class Hooks:
 
     new_request_id: Callable[[], str]
     new_trace_id: Callable[[], str]
-    on_bad_request: Callable[[str, int], None]
+    on_bad_request: Callable[[str, int, str], None]
     render_metrics: Callable[[], Awaitable[bytes]]
     metrics_type: str
     stream_opened: Callable[[], None]
@@ -94,7 +94,7 @@ class GatewayHandler:
                 return await self._complete(request, endpoint, secret, request_id)
             return await self._serve(endpoint, path, secret, request_id)
         except GatewayError as error:
-            self._hooks.on_bad_request(error.kind.code, error.kind.status)
+            self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id)
             return error_response(path, error, request_id)
         except Exception:
             request[REQUEST_ID] = request_id

@@ -43,7 +43,7 @@ class TurnedAway(asyncio.Protocol):
         self._transport.write(_bytes_of(response, data.startswith(b"HEAD ")))
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._server.on_bad_request("too_many_connections", OVERLOADED.status)
+        self._server.on_bad_request("too_many_connections", OVERLOADED.status, request_id)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()

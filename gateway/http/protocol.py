@@ -192,9 +192,10 @@ class GatewayProtocol(RequestHandler):
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             self._broken = True
             server = self._server
-            server.on_bad_request(refusal.reason, refusal.kind.status)
+            request_id = server.new_request_id()
+            server.on_bad_request(refusal.reason, refusal.kind.status, request_id)
             path = peeked_path(self._head)
-            response = error_response(path, GatewayError(refusal.kind), server.new_request_id())
+            response = error_response(path, GatewayError(refusal.kind), request_id)
             response.force_close()
             if self._head.startswith(b"HEAD "):
                 response.body = None
@@ -236,7 +237,7 @@ class GatewayProtocol(RequestHandler):
         server = self._server
         request_id = request.get(REQUEST_ID) or server.new_request_id()
         if isinstance(error, GatewayError):
-            server.on_bad_request(error.kind.code, error.kind.status)
+            server.on_bad_request(error.kind.code, error.kind.status, request_id)
         else:
             server.on_crash(request_id, error)
             error = GatewayError(INTERNAL_ERROR)

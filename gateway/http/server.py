@@ -74,7 +74,8 @@ class GatewayServer(web.Server):
 
     Args:
         handler: Answers requests. It may raise `GatewayError`; anything else it raises is a crash.
-        on_bad_request: Told once per refused request: our word for the reason, and the status. Nothing of the request.
+        on_bad_request: Told once per refused request: our word for the reason, the status, and the request id that the
+            client was given. Nothing of the request.
         on_crash: Told of every exception that is our fault: the request id the client was given, and the exception.
         new_request_id: Names the requests that never reached the handler.
     """
@@ -84,7 +85,7 @@ class GatewayServer(web.Server):
         handler: Handler,
         limits: ServerLimits,
         *,
-        on_bad_request: Callable[[str, int], None],
+        on_bad_request: Callable[[str, int, str], None],
         on_crash: Callable[[str, BaseException], None],
         new_request_id: Callable[[], str],
     ) -> None:

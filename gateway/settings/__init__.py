@@ -1,7 +1,7 @@
 """Settings: a TOML file, the environment and the command line become frozen facts, or a list of all that is wrong."""
 
 from gateway.settings.catalog import build_catalog, build_keys, key_id
-from gateway.settings.description import Row, describe, problems_text, settings_text
+from gateway.settings.description import Row, describe, problems_text, settings_text, summary_text, warnings_text
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
 from gateway.settings.loading import Settings, SettingsError, environment, export, from_document, load
@@ -38,4 +38,6 @@ __all__ = [
     "load",
     "problems_text",
     "settings_text",
+    "summary_text",
+    "warnings_text",
 ]

@@ -51,10 +51,30 @@ def settings_text(settings: Settings) -> str:
     return "\n".join(lines) + "\n"
 
 
+def summary_text(settings: Settings, path: str | None) -> str:
+    """One line for a configuration without problems; *path* is the file that it was read from, if any."""
+    counts = f"{_counted(len(settings.models), 'model')}, {_counted(len(settings.keys), 'key')}"
+    return f"{path or 'no file, so defaults and variables only'}: fine, {counts}"
+
+
+def warnings_text(settings: Settings) -> str:
+    """A line for each reason why nobody can be served although nothing is wrong; empty where there is none."""
+    lines = []
+    if not settings.models:
+        lines.append("warning: no models are configured, so there is nothing to ask for\n")
+    if not settings.keys:
+        lines.append("warning: no keys are configured, so every request is refused\n")
+    return "".join(lines)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def problems_text(error: SettingsError) -> str:
     """One problem a line, after a line that counts them."""
     count = len(error.problems)
-    head = "1 problem in the configuration:" if count == 1 else f"{count} problems in the configuration:"
+    head = f"{_counted(count, 'problem')} in the configuration:"
     return "\n".join((head, *(f"  {problem}" for problem in error.problems))) + "\n"
 
 

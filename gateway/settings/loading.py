@@ -14,7 +14,7 @@ from gateway.providers.presets import Preset
 from gateway.settings import checks
 from gateway.settings.entries import ENTERPRISE, KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
-from gateway.settings.reader import LATER, Reader, beneath, key_place
+from gateway.settings.reader import LATER, Broken, Reader, beneath, key_place
 from gateway.settings.relations import check_relations
 from gateway.settings.sections import (
     SCALAR_SECTIONS,
@@ -135,8 +135,8 @@ def from_document(
 
 def _entries(
     reader: Reader, cls: type[T], document: Mapping[str, Any], section: str, check_name: Callable[[str], object]
-) -> dict[str, T | None]:
-    """The tables of *section* by name; None for one that has problems, so that references to it still resolve."""
+) -> dict[str, T | Broken]:
+    """The tables of *section* by name, broken ones too, so that references to them still resolve."""
     table = document.get(section, {})
     if not isinstance(table, Mapping):
         reader.problem(section, "is not a table")
@@ -146,12 +146,12 @@ def _entries(
     return {name: reader.table(cls, entry, beneath(section, name)) for name, entry in table.items()}
 
 
-def _keys(reader: Reader, table: object) -> dict[Secret, KeyEntry | None]:
+def _keys(reader: Reader, table: object) -> dict[Secret, KeyEntry | Broken]:
     """As `_entries`; a problem names a key by its position, because its name is a secret."""
     if not isinstance(table, Mapping):
         reader.problem("keys", "is not a table")
         return {}
-    entries = {}
+    entries: dict[Secret, KeyEntry | Broken] = {}
     for number, (text, entry) in enumerate(table.items(), start=1):
         place = key_place(number)
         reader.checked(checks.gateway_key, text, place)

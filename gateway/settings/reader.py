@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
 
@@ -21,6 +21,7 @@ _BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What is written otherwise may be the key itself, put there by mistake, and is not repeated.
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
 _MAX_SECRET_FILE_BYTES = 64 * 1024  # a guard against naming a wrong file; keys have some hundred bytes
+_UNKNOWN = "there is no such setting"
 LATER = "belongs to a later version; this one would not enforce it, so it refuses it: remove it"
 
 
@@ -32,6 +33,20 @@ class Given:
     place: str
     lax: bool = False
     origin: str = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A section with problems, or a value with one. `good`: what has none, by attribute, defaults included."""
+
+    good: Mapping[str, Any] = field(default_factory=dict)
+
+
+def good(section: object) -> Mapping[str, Any]:
+    """The values of *section* that relations can be checked on: all of them, or those without a problem."""
+    if isinstance(section, Broken):
+        return section.good
+    return {rule.attribute: getattr(section, rule.attribute) for rule in rules_of(type(section)).values()}
 
 
 class Reader:
@@ -51,30 +66,34 @@ class Reader:
         """Note that something is wrong at *place*."""
         self.problems.append(f"{place}: {text}")
 
-    def table(self, cls: type[T], value: object, place: str) -> T | None:
-        """The section *cls* written as the TOML table *value*; None if it has problems."""
+    def table(self, cls: type[T], value: object, place: str) -> T | Broken:
+        """The section *cls* written as the TOML table *value*, or what is good of it."""
         if not isinstance(value, Mapping):
             self.problem(place, f"{shown(value)} is not a table")
-            return None
+            return Broken()
         given = {str(name): Given(item, beneath(place, str(name))) for name, item in value.items()}
         return self.section(cls, given, place)
 
-    def section(self, cls: type[T], given: Mapping[str, Given], place: str) -> T | None:
-        """The section *cls* from single values; None if it has problems."""
+    def section(self, cls: type[T], given: Mapping[str, Given], place: str) -> T | Broken:
+        """The section *cls* from single values, or what is good of it."""
         before = len(self.problems)
         rules = rules_of(cls)
         for name, item in given.items():
             if name in later_of(cls):
                 self._later(item, later_of(cls)[name])
             elif name not in rules:
-                self.unknown(item.place, name, rules)
-        values = {}
+                self._unknown_in(place, name, item, rules)
+        values: dict[str, object] = {}
         for name, rule in rules.items():
             if name in given:
                 values[rule.attribute] = self._value(rule, given[name])
             elif rule.required:
                 self.problem(beneath(place, name), f"is missing ({rule.description})")
-        return cls(**values) if len(self.problems) == before else None
+            else:
+                values[rule.attribute] = rule.default
+        if len(self.problems) == before:
+            return cls(**values)
+        return Broken({name: value for name, value in values.items() if not isinstance(value, Broken)})
 
     def _later(self, item: Given, only: object) -> None:
         """Note that *item* is for a later version, unless it says no more than what this one does anyway."""
@@ -87,9 +106,16 @@ class Reader:
     def unknown(self, place: str, name: str, known: Iterable[str]) -> None:
         """Note that there is no setting *name*, and which one may be meant."""
         near = difflib.get_close_matches(name.lower(), list(known), n=1)
-        self.problem(
-            place, f"there is no such setting; did you mean {near[0]}?" if near else "there is no such setting"
-        )
+        self.problem(place, f"{_UNKNOWN}; did you mean {near[0]}?" if near else _UNKNOWN)
+
+    def _unknown_in(self, place: str, name: str, item: Given, known: Iterable[str]) -> None:
+        """As `unknown`. A table in an entry that users name is most likely the end of a name with a dot."""
+        if isinstance(item.value, Mapping) and "." in place:
+            # What follows the dot of a key is a part of the secret.
+            here = place if place.startswith("keys.") else item.place
+            self.problem(here, f"{_UNKNOWN} (quote names that have a dot)")
+        else:
+            self.unknown(item.place, name, known)
 
     def checked(self, check: Any, value: str, place: str) -> None:
         """Apply *check* to a name that users chose."""
@@ -99,7 +125,7 @@ class Reader:
             self.problem(place, f"the name is {exc}")
 
     def _value(self, rule: Rule, given: Given) -> object:
-        """What the dataclass is to hold; anything at all once a problem was noted."""
+        """What the dataclass is to hold, or `Broken`; a list of tables may hold both."""
         written = rule.written
         if written is Secret:
             return self._secret(given)
@@ -115,11 +141,11 @@ class Reader:
             value = msgspec.convert(given.value, rule.written, strict=not given.lax)
         except msgspec.ValidationError:
             self.problem(given.place, f"{said} is not {in_words(rule.written)}")
-            return None
+            return Broken()
         # Written so that NaN, which compares false with everything, is refused.
         if rule.low is not None and rule.high is not None and not rule.low <= value <= rule.high:
             self.problem(given.place, f"{said} is not within {rule.bounds}")
-            return None
+            return Broken()
         if rule.check is None:
             return cast("object", value)
         try:
@@ -128,22 +154,22 @@ class Reader:
             # The money parsers name the value themselves; the checks of this package never do.
             text = str(exc)
             self.problem(given.place, text if text.startswith(repr(value)) else f"{said} is {text}")
-            return None
+            return Broken()
 
-    def _rows(self, cls: type[Any], given: Given) -> tuple[Any, ...]:
+    def _rows(self, cls: type[Any], given: Given) -> tuple[Any, ...] | Broken:
         if not isinstance(given.value, list) or not given.value:
             self.problem(given.place, "must be a list of at least one table")
-            return ()
+            return Broken()
         return tuple(self.table(cls, item, f"{given.place}[{number}]") for number, item in enumerate(given.value))
 
-    def _secret(self, given: Given) -> Secret | None:
+    def _secret(self, given: Given) -> Secret | Broken:
         try:
             return checks.credential(self._secret_text(given.value))
         except ValueError as exc:
             self.problem(given.place, f"the key is {exc}")
         except LookupError as exc:
             self.problem(given.place, str(exc.args[0]))
-        return None
+        return Broken()
 
     def _secret_text(self, value: object) -> str:
         """The text of a key in one of its three forms. LookupError says what could not be found."""

@@ -1,4 +1,4 @@
-"""What must hold between settings. Entries with problems of their own (None) are passed over in silence."""
+"""What must hold between settings. What has a problem of its own is passed over; all else is checked in spite of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.providers.presets import Preset
-from gateway.settings.entries import KeyEntry, ModelEntry, ProviderEntry
 from gateway.settings.fields import shown, written
-from gateway.settings.reader import Reader, beneath, key_place
+from gateway.settings.reader import Reader, beneath, good, key_place
 
 # From the end of the drain to the exit, at most: farewell 2 s, connections 0.75, tasks 0.75, log 1.
 TAIL_S = 4.5
@@ -23,58 +22,61 @@ _ORDERED = (
 def check_relations(
     reader: Reader, scalars: Mapping[str, Any], tables: Mapping[str, Any], presets: Mapping[str, Preset]
 ) -> None:
-    """Note every relation that does not hold."""
+    """Note every relation that does not hold. Sections and entries may be `Broken`."""
     for section, small, relation, large in _ORDERED:
-        values = scalars[section]
-        if values is None:
-            continue
-        left, right = getattr(values, small), getattr(values, large)
-        if left > right:
-            reader.problem(f"{section}.{small}", f"{written(left)} is not {relation} {large} ({written(right)})")
-    server = scalars["server"]
-    if server is not None and server.drain_s + TAIL_S > server.exit_s:
-        left = f"{written(server.drain_s)} leaves less than {TAIL_S} s until exit_s ({written(server.exit_s)})"
-        reader.problem("server.drain_s", f"{left} for the last frames and for closing")
+        values = good(scalars[section])
+        if {small, large} <= values.keys() and values[small] > values[large]:
+            left, right = written(values[small]), written(values[large])
+            reader.problem(f"{section}.{small}", f"{left} is not {relation} {large} ({right})")
+    _exit(reader, good(scalars["server"]))
     for name, provider in tables["providers"].items():
-        if provider is not None:
-            _provider(reader, beneath("providers", name), provider, presets)
+        _provider(reader, beneath("providers", name), good(provider), presets)
     for slug, model in tables["models"].items():
-        if model is not None:
-            _model(reader, beneath("models", slug), model, tables["providers"])
+        _model(reader, beneath("models", slug), good(model), tables["providers"])
     for number, key in enumerate(tables["keys"].values(), start=1):
-        if key is not None:
-            _key(reader, key_place(number), key, tables["tiers"])
+        _key(reader, key_place(number), good(key), tables["tiers"])
 
 
-def _provider(reader: Reader, place: str, provider: ProviderEntry, presets: Mapping[str, Preset]) -> None:
-    preset = presets.get(provider.preset)
+def _exit(reader: Reader, server: Mapping[str, Any]) -> None:
+    if {"drain_s", "exit_s"} <= server.keys() and server["drain_s"] + TAIL_S > server["exit_s"]:
+        left = f"{written(server['drain_s'])} leaves less than {TAIL_S} s until exit_s ({written(server['exit_s'])})"
+        reader.problem("server.drain_s", f"{left} for the last frames and for closing")
+
+
+def _provider(reader: Reader, place: str, provider: Mapping[str, Any], presets: Mapping[str, Preset]) -> None:
+    if "preset" not in provider:
+        return
+    preset = presets.get(provider["preset"])
     if preset is None:
         names = ", ".join(sorted(presets)) or "none"
-        reader.problem(f"{place}.preset", f"{shown(provider.preset)} is not a preset; there are: {names}")
-    elif preset.base_url is None and provider.base_url is None:
+        reader.problem(f"{place}.preset", f"{shown(provider['preset'])} is not a preset; there are: {names}")
+        return
+    # `get` with a default: a value that is there and has a problem was reported, and is not missing.
+    if preset.base_url is None and provider.get("base_url", "broken") is None:
         reader.problem(f"{place}.base_url", f"is missing; the preset {preset.name} has none of its own")
+    if preset.key_variable is not None and provider.get("api_key", "broken") is None:
+        example = f'{{ env = "{preset.key_variable}" }}'
+        reader.problem(f"{place}.api_key", f"is missing; the preset {preset.name} needs api_key, such as {example}")
 
 
-def _model(reader: Reader, place: str, model: ModelEntry, providers: Mapping[str, object]) -> None:
+def _model(reader: Reader, place: str, model: Mapping[str, Any], providers: Mapping[str, object]) -> None:
     seen = set()
-    for number, route in enumerate(model.routes):
-        if route.provider not in providers:
+    for number, route in enumerate(map(good, model.get("routes", ()))):
+        here = f"{place}.routes[{number}]"
+        if "provider" in route and route["provider"] not in providers:
             names = ", ".join(providers) or "none"
-            reader.problem(
-                f"{place}.routes[{number}].provider",
-                f"there is no provider {shown(route.provider)}; there are: {names}",
-            )
-        if (route.provider, route.model) in seen:
-            reader.problem(f"{place}.routes[{number}]", "is the same route as one before it")
-        seen.add((route.provider, route.model))
-    if model.max_output_tokens is not None and model.max_output_tokens > model.context_window:
-        reader.problem(
-            f"{place}.max_output_tokens",
-            f"{model.max_output_tokens} is not at most context_window ({model.context_window})",
-        )
+            reader.problem(f"{here}.provider", f"there is no provider {shown(route['provider'])}; there are: {names}")
+        if {"provider", "model"} <= route.keys():
+            pair = (route["provider"], route["model"])
+            if pair in seen:
+                reader.problem(here, "is the same route as one before it")
+            seen.add(pair)
+    longest, window = model.get("max_output_tokens"), model.get("context_window")
+    if longest is not None and window is not None and longest > window:
+        reader.problem(f"{place}.max_output_tokens", f"{longest} is not at most context_window ({window})")
 
 
-def _key(reader: Reader, place: str, key: KeyEntry, tiers: Mapping[str, object]) -> None:
-    if key.tier not in tiers:
+def _key(reader: Reader, place: str, key: Mapping[str, Any], tiers: Mapping[str, object]) -> None:
+    if "tier" in key and key["tier"] not in tiers:
         names = ", ".join(tiers)
-        reader.problem(f"{place}.tier", f"there is no tier {shown(key.tier)}; there are: {names}")
+        reader.problem(f"{place}.tier", f"there is no tier {shown(key['tier'])}; there are: {names}")

@@ -19,7 +19,7 @@ from tests.support.gateway import PLAIN, Gateway
 from tests.support.notation import HANG, json_answer
 from tests.support.provider import FakeProvider
 
-ACCEPT_S, DRAIN_S, EXIT_S = 0.3, 1.2, 5.0
+ACCEPT_S, DRAIN_S, EXIT_S = 0.3, 1.2, 6.0
 SEED = 7
 
 both_servers = pytest.mark.parametrize("workers", [1, 2], ids=["plain", "gunicorn"])

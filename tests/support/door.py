@@ -141,7 +141,7 @@ async def open_door(handler: Handler = polite, limits: ServerLimits = QUICK, **c
     server = GatewayServer(
         handler,
         dataclasses.replace(limits, **changes),
-        on_bad_request=lambda reason, status: refused.append((reason, status)),
+        on_bad_request=lambda reason, status, request_id: refused.append((reason, status)),
         on_crash=lambda request_id, error: crashes.append((request_id, error)),
         new_request_id=lambda: next(ids),
     )

@@ -72,7 +72,7 @@ def cluster() -> Iterator[Postgres]:
     """
     where = programs()
     if where is None:
-        raise FileNotFoundError("PostgreSQL is not installed: no /usr/lib/postgresql/*/bin/initdb; see tests/prepare.sh")
+        raise FileNotFoundError("PostgreSQL is missing (no /usr/lib/postgresql/*/bin/initdb): see tests/prepare.sh")
     # Not in pytest's own folder, which other users may not enter.
     home = Path(tempfile.mkdtemp(prefix="gateway-postgres-"))
     prefix = _unprivileged(home)

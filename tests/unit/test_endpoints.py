@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gateway.core.call import CallOptions
@@ -9,7 +11,7 @@ from gateway.core.catalog import Catalog, Key, Model, Provider, Route, Tier
 from gateway.core.errors import GatewayError
 from gateway.core.money import Price, parse_weight
 from gateway.dialects.registry import DIALECTS
-from gateway.http.endpoints import SUPPORTED, find
+from gateway.http.endpoints import ENDPOINTS, SUPPORTED, find
 from gateway.policy.routing import choose
 
 ONE = parse_weight("1")
@@ -25,6 +27,13 @@ def test_every_dialect_has_its_endpoint(name: str) -> None:
     assert endpoint is not None
     assert (endpoint.kind, endpoint.dialect, endpoint.methods) == ("completion", name, ("POST",))
     assert f"POST {dialect.path}" in SUPPORTED
+
+
+def test_every_endpoint_is_documented() -> None:
+    """Each path of the table is in the API's document."""
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+
+    assert [path for path in ENDPOINTS if f"{path}`" not in text] == []
 
 
 def test_what_a_lost_caller_is_told() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway import telemetry
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gateway"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -85,6 +87,20 @@ def test_vendors_only_in_providers() -> None:
 
     # The kinds of provider that weights are configured for are the contract's own words.
     assert [line for line in found if not line.endswith("'bedrock'")] == []
+
+
+def test_events_are_logged_at_their_level() -> None:
+    """A call that logs an event of the catalogue by a fixed level uses the catalogue's."""
+    found, levels = [], {"info", "warning", "error"}
+    for path in _ours():
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                name = getattr(telemetry, ast.unparse(node.args[0]).removeprefix("events."), None)
+                if node.func.attr in levels and name in telemetry.EVENTS:
+                    found.append((name, node.func.attr))
+
+    assert len({name for name, _ in found}) >= 9  # settled and library lines have a level of their own each time
+    assert [(name, level) for name, level in found if telemetry.EVENTS[name].level != level] == []
 
 
 def _catches_all(handler: ast.ExceptHandler) -> bool:

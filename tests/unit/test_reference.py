@@ -14,7 +14,7 @@ import pytest
 
 from gateway.core.errors import ERRORS, FailureClass
 from gateway.providers.presets import PRESETS
-from gateway.reference import FAILURES, MEANINGS, errors_markdown, settings_markdown, write
+from gateway.reference import DOCUMENTS, FAILURES, MEANINGS, errors_markdown, settings_markdown, write
 from gateway.settings.entries import (
     KeyEntry,
     MeteringSettings,
@@ -40,7 +40,7 @@ SECTIONS = (
 )
 
 
-@pytest.mark.parametrize("name", ["settings.md", "errors.md"])
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_committed_documents(tmp_path: Path, name: str) -> None:
     """The committed file is what `python -m gateway.reference docs` writes."""
     write(tmp_path)
@@ -49,7 +49,7 @@ def test_committed_documents(tmp_path: Path, name: str) -> None:
 
 
 def test_make_docs_writes_them(tmp_path: Path) -> None:
-    """The recipe of `make docs`, run elsewhere, writes both documents into `docs`."""
+    """The recipe of `make docs`, run elsewhere, writes every document into `docs`."""
     (tmp_path / "docs").mkdir()
     recipe = re.search(r"^docs: .*\n\t\$\(BIN\)/python (.*)\n", (DOCS.parent / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
@@ -57,7 +57,7 @@ def test_make_docs_writes_them(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
     subprocess.run([sys.executable, *shlex.split(recipe[1])], cwd=tmp_path, env=environ, check=True)
 
-    assert {path.name for path in (tmp_path / "docs").iterdir()} == {"settings.md", "errors.md"}
+    assert {path.name for path in (tmp_path / "docs").iterdir()} == set(DOCUMENTS)
 
 
 def test_every_scalar_setting_is_documented() -> None:
@@ -105,7 +105,7 @@ def test_every_failure_class_is_documented() -> None:
     assert all(f"| `{name}` | " in errors_markdown() for name in FAILURES)
 
 
-@pytest.mark.parametrize("text", [settings_markdown(), errors_markdown()])
+@pytest.mark.parametrize("text", [make() for make in DOCUMENTS.values()], ids=DOCUMENTS)
 def test_tables_are_whole(text: str) -> None:
     """Every row of a table has as many cells as its head."""
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 from gateway.providers.presets import PRESETS
-from gateway.settings import Row, SettingsError, describe, from_document, load, problems_text, settings_text
+from gateway.settings import Row, SettingsError, describe, from_document, load, problems_text, settings_text, summary_text, warnings_text
 from gateway.settings.fields import Secret, rules_of, shown
 from gateway.settings.sections import SCALAR_SECTIONS
 
@@ -106,3 +107,26 @@ def test_shown() -> None:
     assert [shown(value) for value in (True, 1, "a")] == ["true", "1", '"a"']
     assert shown("a\nb") == "'a\\nb'"
     assert len(shown("x" * 1000)) == 60
+
+
+def test_summary() -> None:
+    """A good configuration is one line that names its file and counts, each noun in its number."""
+    settings = load(str(EXAMPLE), {"OPENAI_API_KEY": "sk-x", "ANTHROPIC_API_KEY": "sk-x"}, {}, presets=PRESETS)
+    one = dataclasses.replace(settings, models=dict(list(settings.models.items())[:1]))
+
+    assert summary_text(settings, "a/gateway.toml") == "a/gateway.toml: fine, 3 models, 2 keys"
+    assert summary_text(one, "gateway.toml") == "gateway.toml: fine, 1 model, 2 keys"
+    assert warnings_text(settings) == ""
+
+
+def test_warnings() -> None:
+    """Without models or keys nothing is wrong and nobody is served: a line says so for each."""
+    nothing = load(None, {}, {}, presets=PRESETS)
+
+    lines = warnings_text(nothing).splitlines()
+
+    assert summary_text(nothing, None) == "no file, so defaults and variables only: fine, 0 models, 0 keys"
+    assert [line.split(", ")[0] for line in lines] == [
+        "warning: no models are configured",
+        "warning: no keys are configured",
+    ]

@@ -245,7 +245,8 @@ def test_what_this_version_does_anyway_may_be_said(path: tuple[str | int, ...], 
         (("tiers", "pro", "rpm"), 0, "0 is not within 1 to 1000000000"),
         (("providers", "main", "preset"), "opnai", '"opnai" is not a preset; there are: anthropic'),
         (("providers", "main", "preset"), "openai_compatible", "base_url: is missing"),
-        (("providers", "a/b"), {"preset": "openai"}, 'providers."a/b": the name is not a name of'),
+        (("providers", "main"), {"preset": "openai"}, "providers.main.api_key: is missing; the preset openai needs api_key"),
+        (("providers", "a/b"), {"preset": "openai", "api_key": "x"}, 'providers."a/b": the name is not a name of'),
         (("metering",), {"class_weight": {"mid": "-1"}}, "metering.class_weight.mid: '-1' is not a "),
         (("metering",), {"class_weight": {"mid": 4}}, "4 is not a decimal as text"),
         (("metering",), {"class_weight": {"midd": "4"}}, "did you mean mid?"),
@@ -334,6 +335,54 @@ def test_a_broken_entry_breaks_no_other() -> None:
     found = problems(document)
 
     assert [problem.split(":")[0] for problem in found] == ["providers.main.region", "tiers.pro.rpm"]
+
+
+def test_a_problem_hides_no_other() -> None:
+    """What has a problem of its own is checked all the same against what it refers to, and so are its neighbours."""
+    document = changed("providers", "main", to={"preset": "opnai", "api_key": {"env": "NOT_SET"}})
+    document["server"] = {"port": "x", "max_body_bytes": 4096, "max_image_body_bytes": 2048, "drain_s": 60}
+    document["models"]["gpt-4o"] |= {"class": "huge", "max_output_tokens": 200_000}
+    document["models"]["gpt-4o"]["routes"] = [{"provider": "main"}, {"provider": "other", "model": "x", "wait": 1}, 7]
+    document["keys"]["anm-sk-canary"] = {"tenant": "a b", "tier": "gold"}
+
+    found = problems(document)
+
+    assert sorted(problem.split(": ")[0] for problem in found) == [
+        "keys.(number 1).tenant",
+        "keys.(number 1).tier",
+        'models."gpt-4o".class',
+        'models."gpt-4o".max_output_tokens',
+        'models."gpt-4o".routes[0].model',
+        'models."gpt-4o".routes[1].provider',
+        'models."gpt-4o".routes[1].wait',
+        'models."gpt-4o".routes[2]',
+        "providers.main.api_key",
+        "providers.main.preset",
+        "server.drain_s",
+        "server.max_body_bytes",
+        "server.port",
+    ]
+
+
+def test_what_is_wrong_is_not_missing() -> None:
+    """A base_url or a key that is there, but unusable, is reported once and not as missing too."""
+    compatible = changed("providers", "main", to={"preset": "openai_compatible", "base_url": "nowhere"})
+    vendor = changed("providers", "main", "api_key", to={"env": "NOT_SET"})
+
+    found = [problem.split(": ")[0] for document in (compatible, vendor) for problem in problems(document)]
+
+    assert found == ["providers.main.base_url", "providers.main.api_key"]
+
+
+def test_names_with_a_dot() -> None:
+    """A name that TOML took apart at its dot is told to be quoted; what follows the dot of a key stays hidden."""
+    document = tomllib.loads("[models.gpt-4o.mini]\nclass = 'mid'\n[keys.anm-sk-a.canary]\ntenant = 'a'\n")
+
+    found = problems(document)
+
+    assert 'models."gpt-4o".mini: there is no such setting (quote names that have a dot)' in found
+    assert "keys.(number 1): there is no such setting (quote names that have a dot)" in found
+    assert "canary" not in "".join(found)
 
 
 @pytest.mark.parametrize("show", [repr, str, "{}".format, lambda got: repr(build_catalog(got, PRESETS))])

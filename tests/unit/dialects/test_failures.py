@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.core.catalog import DialectName
-from gateway.core.errors import Failure
+from gateway.core.errors import PROVIDER_UNAVAILABLE, Failure
 from gateway.dialects.errors import dialect_of_path
 from gateway.dialects.failures import MAX_ERROR_BYTES, read_failure
 from gateway.dialects.scrub import MAX_PUBLIC_CHARS, scrub
@@ -207,3 +207,12 @@ def test_hostile_messages_cost_little(piece: str) -> None:
         best_s = min(best_s, time.perf_counter() - started_s)
 
     assert best_s < 0.1  # measured 14 ms at most on a busy machine; a quadratic pattern takes a second
+
+
+def test_a_wrong_name_in_a_route_is_not_the_callers_fault() -> None:
+    """A provider that does not know the model which the route names is our mistake: another route may serve."""
+    body = b'{"error":{"message":"The model x does not exist","code":"model_not_found"}}'
+
+    failure = read_failure("openai_chat", 400, {}, body, 0.0)
+
+    assert (failure.reason, failure.error, failure.public_message) == ("no_such_model", PROVIDER_UNAVAILABLE, None)
