@@ -20,6 +20,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.registry import DIALECTS
+from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
@@ -44,6 +45,7 @@ BACKLOG = 2048  # connections the kernel holds while the loop is busy: a burst o
 # cycles every few requests, and an exchange leaves none; the exact figures are a choice, not a measurement.
 GC_THRESHOLDS = (20_000, 20, 50)
 TICK_S = 1.0  # what other workers render, and what the log tells of a flood, lags by no more: scrapes are seconds apart
+DETAIL_CHARS = 2_000  # of what a provider said, in the log: enough for any of their messages
 FAREWELL_S = 2.0  # after the drain: the last frames get 1.5 s, and their sockets a moment
 # For each of the steps that close what still runs then. With the farewell, cancelled tasks and the log they take at
 # most what the settings keep free between drain_s and exit_s.
@@ -156,6 +158,9 @@ class App:
         except SettingsError as exc:
             log.error(events.SETTINGS_REFUSED, problems=exc.problems)
             return
+        except Exception as exc:  # noqa: BLE001 - a bug in reading must not end a service that serves
+            log.error(events.INTERNAL_ERROR, exc_info=exc)
+            return
         old, self._settings = self._settings, fresh
         self._stores.keys.replace(build_keys(fresh))
         self._handler.site = site = self._site(fresh)
@@ -218,6 +223,7 @@ class App:
             small_body_bytes=settings.server.max_body_bytes,
             large_body_bytes=settings.server.max_image_body_bytes,
             body_s=settings.server.body_s,
+            secrets=tuple(_secrets(catalog, settings)),
         )
 
     def _services(self, settings: Settings, catalog: Catalog) -> Services:
@@ -267,11 +273,9 @@ class App:
             self._telemetry.log.error(events.INTERNAL_ERROR, task=task, exc_info=exc)
 
     def _report_failure(self, exchange: Exchange, route: Route, failure: Failure) -> None:
-        """The one place that sees what a provider said; our own credential is taken out of it."""
+        """The one place that sees what a provider said; credentials are taken out of it before it is cut to size."""
         provider = route.provider
-        detail = failure.detail
-        if provider.secret is not None:
-            detail = detail.replace(provider.secret[1].rpartition(" ")[2], "***")
+        detail = redact(failure.detail, self._handler.site.secrets)[:DETAIL_CHARS]
         self._telemetry.log.warning(
             events.PROVIDER_FAILED,
             request_id=exchange.request_id,
@@ -284,6 +288,13 @@ class App:
         if failure.reason == "credential":
             self._metrics.credential_refused(provider.name)
             self._telemetry.log.error(events.PROVIDER_CREDENTIAL_REFUSED, provider=provider.name)
+
+
+def _secrets(catalog: Catalog, settings: Settings) -> set[str]:
+    """Every credential there is, of providers and of static keys, for keeping them out of the log."""
+    providers = {route.provider for model in catalog.models.values() for route in model.routes}
+    theirs = {provider.secret[1].rpartition(" ")[2] for provider in providers if provider.secret is not None}
+    return theirs | set(build_keys(settings))
 
 
 def _fixed_at_start(settings: Settings) -> dict[str, object]:

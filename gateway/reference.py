@@ -30,10 +30,13 @@ The gateway reads one TOML file, the environment and the command line. For a sin
 4. the file;
 5. the default.
 
+The file is the one named by `--config` or, without it, by `GATEWAY_CONFIG`, else `./gateway.toml` where there is one.
+
 Everything that is wrong is reported at once, each problem with its place, and nothing starts. An unknown name is a
 problem, and so is a setting that this version would not enforce. `SIGHUP` reads the file again; if it has problems, the
-settings in force stay. `gateway check` prints the problems, `gateway settings` the values in force and where each came
-from, with keys and passwords masked. A complete file with comments is [examples/gateway.toml](examples/gateway.toml).
+settings in force stay. `.venv/bin/python -m gateway check` prints the problems, `.venv/bin/python -m gateway settings`
+the values in force and where each came from, with keys and passwords masked. A complete file with comments is
+[examples/gateway.toml](examples/gateway.toml).
 """
 
 _TABLES: tuple[tuple[str, type[Any], str], ...] = (
@@ -50,9 +53,17 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
     (
         "models.NAME",
         ModelEntry,
-        'What clients may ask for. `NAME` is what they send; quote it, as in `[models."gpt-4o"]`.',
+        'What clients may ask for. `NAME` is what they send; quote it, as in `[models."gpt-4o"]`. `context_window`, '
+        "`max_output_tokens`, `input` and `tools` describe the model in `GET /v1/models`; this version does not check "
+        "requests against them, the provider does.",
     ),
-    ("tiers.NAME", TierEntry, "The shape of a plan. What is left out is not limited."),
+    (
+        "tiers.NAME",
+        TierEntry,
+        "The shape of a plan. What is left out is not limited. With N workers (`server.workers`) each enforces its own "
+        "part of a limit, the limit divided by N and rounded up: a client that keeps to one connection may be refused "
+        "at that part, and what answers say is left is the part's of the worker that answered.",
+    ),
     (
         "keys.SECRET",
         KeyEntry,
@@ -102,8 +113,9 @@ look". No line holds the content of a request or an answer, nor a secret.
 
 # When each error happens; a test keeps it complete.
 MEANINGS: Mapping[str, str] = {
-    "model_not_found": "No model of that name is in the catalogue, or the key's tier does not admit its class.",
-    "context_length_exceeded": "The prompt, alone or with the answer asked for, does not fit the context window.",
+    "model_not_found": "No model of that name is in the catalogue, the key's tier does not admit its class, or none of "
+    "its routes speaks the endpoint's dialect (`dialects` in `GET /v1/models`).",
+    "context_length_exceeded": "The provider said so; the gateway does not count a request's tokens beforehand.",
     "invalid_request": "The body is not the JSON object that the endpoint takes; `param` names the field at fault.",
     "invalid_host": "The request has no `Host` header, or one that is no host name.",
     "invalid_api_key": "No key was sent, or one that the gateway does not know.",

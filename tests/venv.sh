@@ -3,7 +3,7 @@
 set -eu
 python=$1
 dir=$2
-"$python" - <<'CHECK' || { echo "Python 3.11 or newer is needed; set PYTHON=... to name it." >&2; exit 1; }
+"$python" - <<'CHECK' || { echo "Python 3.11 to 3.13 is needed; set PYTHON=... to name it." >&2; exit 1; }
 import sys
 sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 CHECK

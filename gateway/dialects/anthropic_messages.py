@@ -106,10 +106,12 @@ def read_completion(body: bytes, journey: Journey) -> AnthropicCompletion:
     """*body* as a message. Raises UpstreamFailed for an error object or anything that has no content."""
     members, root = read_answer(body)
     content = root.get("content")
-    if root.get("type") == "error":
+    if root.get("type") == "error" or root.get("error"):
         raise UpstreamFailed(in_band_failure(body))
-    if not isinstance(content, list):
+    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
         raise UpstreamFailed(malformed("no content in the answer"))
+    if not isinstance(root.get("stop_reason"), str):
+        raise UpstreamFailed(malformed("no stop_reason in the answer"))
     return AnthropicCompletion(members, content, journey)
 
 

@@ -11,7 +11,7 @@ from gateway.core.receipt import Receipt, extension, precall_extension
 from gateway.core.usage import Basis, Usage, count
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import Journey
-from gateway.dialects.failures import in_band_failure, malformed
+from gateway.dialects.failures import ABSENT, NOTHING, in_band_failure, malformed
 from gateway.dialects.lane import PassthroughLane, read_json
 from gateway.dialects.prompt import prompt_tokens
 from gateway.wire.ascii import ascii_json
@@ -31,8 +31,10 @@ class _Delta(Struct, gc=False):
 class _Event(Struct, gc=False):
     type: str | None = None
     delta: _Delta | None = None
+    error: Raw = ABSENT
 
 
+_BLOCK_EVENTS = frozenset(("content_block_start", "content_block_stop"))
 _read = msgspec.json.Decoder(_Event).decode
 _members = msgspec.json.Decoder(dict[str, Raw])
 _decode = msgspec.json.decode
@@ -83,9 +85,11 @@ class AnthropicLane(PassthroughLane):
             return out
         read = read_json(event.data, _read, _read_leniently)
         if read is None:
-            self._break(malformed(event.data[:500].decode("utf-8", "replace")))
+            self._break(malformed(event.data.decode("utf-8", "replace")))
             return b""
         parsed, payload = read
+        if event.name == b"error" or (parsed.error is not ABSENT and bytes(parsed.error) not in NOTHING):
+            return self._take_error(payload)
         kind = parsed.type or event.name.decode("ascii", "replace")
         if kind == "content_block_delta":
             self._tell(parsed.delta)
@@ -98,13 +102,16 @@ class AnthropicLane(PassthroughLane):
         if handler is not None:
             try:
                 return handler(self, payload)
-            except (msgspec.DecodeError, OverflowError):  # a number that no 64-bit integer or double can hold
-                self._break(malformed(event.data[:500].decode("utf-8", "replace")))
+            except (msgspec.DecodeError, OverflowError, RecursionError):  # as a number of over 64 bits
+                self._break(malformed(event.data.decode("utf-8", "replace")))
                 return b""
         if not kind.isidentifier():  # it becomes a line of ours, so it must be a word
             self._break(malformed(f"event type {kind[:50]!r}"))
             return b""
-        self.progress += 1
+        if kind in _BLOCK_EVENTS:
+            self.progress += 1
+        else:
+            self.note = self.note or "unknown_event"  # passed on: clients are told to expect new ones
         return self._let_go() + frame(payload, kind.encode("ascii", "replace"))
 
     def _tell(self, delta: _Delta | None) -> None:
@@ -194,7 +201,7 @@ def _read_leniently(payload: bytes) -> _Event:
     members = _members.decode(payload)
     kind = _decode(members["type"]) if "type" in members else None
     delta = _decode(members["delta"]) if "delta" in members else None
-    out = _Event(type=kind if isinstance(kind, str) else None)
+    out = _Event(type=kind if isinstance(kind, str) else None, error=members.get("error", ABSENT))
     if isinstance(delta, dict):
         out.delta = _Delta()
         for name in ("text", "partial_json", "thinking"):

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Raw
+
 from gateway.core.catalog import DialectName
 from gateway.core.errors import (
     CONTEXT_LENGTH_EXCEEDED,
@@ -20,7 +22,8 @@ from gateway.wire.headers import parse_retry_after
 
 MAX_ERROR_BYTES = 64 * 1024  # of an error body: enough for any provider's message, bounded against floods
 MALFORMED = "malformed"
-_LOGGED_CHARS = 2_000
+ABSENT = Raw(b"null")
+NOTHING = frozenset((b"", b"null", b'""', b"{}", b"[]", b"false"))  # an `error` member that says that there is none
 _CALLERS_FAULT: dict[int, ErrorKind] = {400: INVALID_REQUEST, 413: REQUEST_TOO_LARGE, 422: INVALID_REQUEST}
 _CREDENTIAL = (401, 402, 403)  # 402: it is our account that has run out, not the caller's
 _PASSING = (408, 409, 425, 429)  # worth another attempt, like every 5xx
@@ -37,7 +40,7 @@ def read_failure(
         body: At most `MAX_ERROR_BYTES` of the answer's body.
         now_epoch_s: Wall clock, for a `Retry-After` that is a date.
     """
-    detail = f"HTTP {status}: {body[:_LOGGED_CHARS].decode('utf-8', 'replace')}"
+    detail = f"HTTP {status}: {body.decode('utf-8', 'replace')}"
     kind = _CALLERS_FAULT.get(status)
     if kind is not None:
         if _error_object(body).get("code") == "model_not_found":  # the caller named ours; the route has the wrong name
@@ -59,13 +62,12 @@ def read_failure(
 
 def in_band_failure(raw: bytes) -> Failure:
     """The failure that an error object inside a 200 is; its words stay in the log."""
-    detail = raw[:_LOGGED_CHARS].decode("utf-8", "replace")
-    return Failure("upstream_error", "in_band", PROVIDER_UNAVAILABLE, detail=detail)
+    return Failure("upstream_error", "in_band", PROVIDER_UNAVAILABLE, detail=raw.decode("utf-8", "replace"))
 
 
 def malformed(detail: str) -> Failure:
     """The failure that an unintelligible event or body is."""
-    return Failure("upstream_error", MALFORMED, detail=detail[:_LOGGED_CHARS])
+    return Failure("upstream_error", MALFORMED, detail=detail)
 
 
 def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: str) -> Failure:

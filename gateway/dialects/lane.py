@@ -16,11 +16,13 @@ from gateway.dialects.failures import MALFORMED, malformed
 from gateway.dialects.template import RELEARN_AFTER, Template, learn
 from gateway.dialects.tokens import Tally
 from gateway.wire.ascii import ascii_json, mend_json
+from gateway.wire.body import nested_deeper
 from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
 
 T = TypeVar("T")
 
 _LF = ord("\n")
+MAX_DEPTH = 128  # as for requests; no dialect nests deeper than a dozen
 
 
 class PassthroughLane(ABC):
@@ -145,6 +147,8 @@ def read_json(
     Returns:
         None when it is no JSON object.
     """
+    if nested_deeper(data, MAX_DEPTH):
+        return None
     try:
         payload = _one_line(ascii_json(data))
         return decode(payload), payload

@@ -15,8 +15,8 @@ from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.base import Dialect, Journey
-from gateway.dialects.failures import in_band_failure, malformed, read_failure
-from gateway.dialects.openai_chunk import NOTHING
+from gateway.dialects.failures import NOTHING, in_band_failure, malformed, read_failure
+from gateway.dialects.openai_chunk import FAILED_REASONS
 from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt import prompt_tokens
@@ -139,6 +139,11 @@ def read_completion(body: bytes, journey: Journey) -> OpenAICompletion:
         raise UpstreamFailed(in_band_failure(body))
     if not isinstance(choices, list) or not choices:
         raise UpstreamFailed(malformed("no choices in the answer"))
+    for choice in choices:
+        if not isinstance(choice, dict) or choice.get("error") or choice.get("finish_reason") in FAILED_REASONS:
+            raise UpstreamFailed(in_band_failure(body))
+        if not isinstance(choice.get("message"), dict) or not isinstance(choice.get("finish_reason"), str):
+            raise UpstreamFailed(malformed("a choice without message or finish_reason"))
     return OpenAICompletion(members, choices, journey)
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-ABSENT = Raw(b"null")
-NOTHING = frozenset((b"", b"null", b'""', b"{}", b"[]", b"false"))  # an `error` member that says that there is none
+from gateway.dialects.failures import ABSENT
+
+# A choice ends in one of these where the provider gave up on it; OpenRouter and DeepSeek document them.
+FAILED_REASONS = frozenset(("error", "insufficient_system_resource"))
 
 Place = tuple[int, int]
 """(choice, tool call): where the arguments of one call belong."""
@@ -39,6 +41,7 @@ class Choice(Struct, gc=False):
     index: int | UnsetType = UNSET
     delta: Delta | None = None
     finish_reason: str | None = None
+    error: Raw = ABSENT
 
 
 class Chunk(Struct, gc=False):
@@ -57,6 +60,7 @@ class OddChunk(Chunk, gc=False):
     """A chunk with members of unexpected types: it has to be put right before a client may see it."""
 
 
+_KNOWN = frozenset(Delta.__struct_fields__)
 read_chunk = msgspec.json.Decoder(Chunk).decode
 _members = msgspec.json.Decoder(dict[str, Raw])
 _decode = msgspec.json.decode
@@ -80,16 +84,15 @@ def text_of(delta: Delta | None) -> str | None:
     text = "".join(part for part in parts if part)
     if text:
         return text
-    return "" if delta.tool_calls else None
+    return None
 
 
 def carries(payload: bytes) -> bool:
     """Whether a delta in *payload* has something we have no name for: audio, images, encrypted reasoning."""
     choices = _decode(payload).get("choices")
     deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
-    return any(
-        bool(value) and name != "role" for delta in deltas if isinstance(delta, dict) for name, value in delta.items()
-    )
+    named = [delta for delta in deltas if isinstance(delta, dict)]
+    return any(bool(value) and name not in _KNOWN for delta in named for name, value in delta.items())
 
 
 def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:
@@ -139,6 +142,7 @@ def _choice(said: dict[str, Any]) -> Choice:
         index=index if type(index) is int else UNSET,
         delta=_delta(said["delta"]) if isinstance(said.get("delta"), dict) else None,
         finish_reason=reason if isinstance(reason, str) else None,
+        error=Raw(msgspec.json.encode(said.get("error"))),
     )
 
 

@@ -12,11 +12,10 @@ from gateway.core.errors import TRUNCATED, Failure
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage, merge
 from gateway.dialects.base import Journey
-from gateway.dialects.failures import in_band_failure, malformed
+from gateway.dialects.failures import ABSENT, NOTHING, in_band_failure, malformed
 from gateway.dialects.lane import PassthroughLane, read_json
 from gateway.dialects.openai_chunk import (
-    ABSENT,
-    NOTHING,
+    FAILED_REASONS,
     Choice,
     Chunk,
     Place,
@@ -39,6 +38,8 @@ CHUNK = "chat.completion.chunk"
 METADATA = "anoman.metadata"
 DONE = b"data: [DONE]\n\n"
 HEARTBEAT = b": ping\n\n"  # a comment: safe as long as no event of ours carries an id
+MAX_CHOICES = 128  # the largest `n` that a request may have
+MAX_TOOL_CALLS = 128  # of one choice; OpenAI takes as many tools
 _MAX_EPOCH_S = 2**53  # JavaScript's whole numbers end here; some vendors send milliseconds, which still fit
 _OURS = frozenset(("_anoman", "error"))  # never passed on: a gateway behind us has its own, and a null error misleads
 _OURS_AND_USAGE = _OURS | {"usage"}
@@ -110,7 +111,7 @@ class OpenAIChatLane(PassthroughLane):
             return b""
         read = read_json(data, read_chunk, read_leniently)
         if read is None:
-            self._break(malformed(data[:500].decode("utf-8", "replace")))
+            self._break(malformed(data.decode("utf-8", "replace")))
             return b""
         chunk, payload = read
         if event.name == b"error" or (chunk.error is not ABSENT and bytes(chunk.error) not in NOTHING):
@@ -126,11 +127,16 @@ class OpenAIChatLane(PassthroughLane):
                 self.complete = True
             self.ended = self.complete and self._reader.whole
             return b""
-        try:
-            return self._take_choices(chunk, chunk.choices, payload)
-        except (msgspec.DecodeError, OverflowError):  # a number that no 64-bit integer or double can hold
-            self._break(malformed(data[:500].decode("utf-8", "replace")))
+        if any(_has_failed(choice) for choice in chunk.choices):
+            self._break(in_band_failure(payload))
             return b""
+        try:
+            if _is_sane(chunk.choices):
+                return self._take_choices(chunk, chunk.choices, payload)
+        except (msgspec.DecodeError, OverflowError, RecursionError):  # a number that no 64 bits or double can hold
+            pass
+        self._break(malformed(data.decode("utf-8", "replace")))
+        return b""
 
     def _done(self) -> None:
         if self._finish is not None:
@@ -141,14 +147,14 @@ class OpenAIChatLane(PassthroughLane):
     def _take_choices(self, chunk: Chunk, choices: list[Choice], payload: bytes) -> bytes:
         if not self._id:
             self._learn(chunk)
-        out = b""
+        openings: list[bytes] = []
         hollow = True
         finishing = opening = False
         for choice in choices:
             index = index_of(choice)
             if index not in self._seen:
                 opening = True
-                out += self._first_of(index, choice)
+                openings.append(self._first_of(index, choice))
             text = text_of(choice.delta)
             if text is not None:
                 hollow = False
@@ -158,6 +164,7 @@ class OpenAIChatLane(PassthroughLane):
                     self._watch_arguments(index, choice.delta.tool_calls)
             if choice.finish_reason:
                 finishing = True
+        out = b"".join(openings)
         if hollow and not finishing and carries(payload):
             hollow, self.talking = False, True
             self._tally.add("")
@@ -273,9 +280,28 @@ class OpenAIChatLane(PassthroughLane):
 
     def _missing_arguments(self, choices: Collection[int]) -> bytes:
         """Once for every tool call of *choices* that got no argument text, a delta with `{}`: "" is not JSON."""
-        out = b""
+        out: list[bytes] = []
         for place in [place for place, silent in self._silent.items() if silent and place[0] in choices]:
             self._silent[place] = False
             call = {"index": place[1], "function": {"arguments": "{}"}}
-            out += frame(self._chunk_of({"tool_calls": [call]}, place[0]))
-        return out
+            out.append(frame(self._chunk_of({"tool_calls": [call]}, place[0])))
+        return b"".join(out)
+
+
+def _has_failed(choice: Choice) -> bool:
+    """Whether the provider says that it gave up on *choice*."""
+    if choice.finish_reason in FAILED_REASONS:
+        return True
+    return choice.error is not ABSENT and bytes(choice.error) not in NOTHING
+
+
+def _is_sane(choices: list[Choice]) -> bool:
+    """Whether indices are such as can be asked for: every new one costs a frame."""
+    return all(
+        0 <= index_of(choice) < MAX_CHOICES
+        and all(
+            0 <= call.index < MAX_TOOL_CALLS
+            for call in (choice.delta.tool_calls or () if choice.delta is not None else ())
+        )
+        for choice in choices
+    ) and len(choices) <= MAX_CHOICES

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
 
+from gateway.core.catalog import Provider
+
+_TELLING = 16  # the first characters of a key are as good as its name, so a key that was cut is taken out too
 MAX_PUBLIC_CHARS = 500
 _RAW_CHARS = 4_000  # looked at before scrubbing, so that a huge message costs little
 
@@ -22,12 +27,40 @@ _SECRETS = re.compile(
     | [\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}                              # e-mail addresses
     | (?<![\w.-])(?!(?:messages|tools?|metadata|system|content|input|functions?|response_format)[.\[])  # but paths
       (?:[a-z0-9](?:[a-z0-9-]{0,62})\.){1,8}                               # host names
-      (?:com|net|org|io|ai|dev|app|cloud|internal|local|localdomain|lan|svc|id|sg|co)\b(?::\d{1,5})?
+      (?:com|net|org|io|ai|dev|app|cloud|internal|local|localdomain|lan|corp|home|svc|[a-z]{2})\b(?::\d{1,5})?
+    | \b[0-9a-f]{24,}\b                                                    # digests
     | \blocalhost(?::\d{1,5})?
+    | \b[a-z][a-z0-9-]{0,62}(?:\.[a-z0-9-]{1,63}){0,8}:\d{2,5}\b           # name:port
+    | \bip-\d{1,3}(?:-\d{1,3}){3}\b                                       # names that hold an address
     | (?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{32,}                   # long mixed tokens: digests and keys
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+
+
+# For the log, where hosts and names are wanted: only what could be used as a credential.
+_KEYS = re.compile(r"\b(?:sk|pk|rk|xai|gsk|anm|AKIA|AIza)[-_]?[\w-]{12,}|\b(Bearer\s+)[^\s\"']{8,}", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """*text* for the log: without *secrets*, however JSON may have spelled them, and without what looks like a key."""
+    plain = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text).replace("\\/", "/")
+    for secret in secrets:
+        plain = plain.replace(secret, "***").replace(secret[:_TELLING], "***")
+    return _KEYS.sub("***", plain)
+
+
+def hide(body: bytes, provider: Provider) -> bytes:
+    """*body* without the credential and the address of *provider*: they are ours, whatever they look like."""
+    address = urlsplit(provider.base_url)
+    names = [address.netloc, address.hostname or ""]
+    if provider.secret is not None:
+        names.append(provider.secret[1].rpartition(" ")[2])
+    for name in names:
+        if name:
+            body = body.replace(name.encode(), b"[removed]")
+    return body
 
 
 def scrub(text: str) -> str:

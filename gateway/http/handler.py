@@ -40,7 +40,11 @@ _STRIP = istr("x-anoman-strip-extension")
 
 @dataclass(slots=True)
 class Site:
-    """What the handler serves. Replaced as a whole by a reload, so a request sees one state from start to end."""
+    """What the handler serves. Replaced as a whole by a reload, so a request sees one state from start to end.
+
+    Attributes:
+        secrets: Every credential, for keeping them out of the log.
+    """
 
     catalog: Catalog
     pipeline: Pipeline
@@ -48,6 +52,7 @@ class Site:
     small_body_bytes: int
     large_body_bytes: int
     body_s: float
+    secrets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

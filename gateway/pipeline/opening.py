@@ -14,6 +14,7 @@ from gateway.core.usage import Usage
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import MAX_ERROR_BYTES
 from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.scrub import hide
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import Permit
 from gateway.policy.retry import Try, next_try
@@ -168,6 +169,5 @@ class Opening:
                     body += data
         except TimeoutError:
             pass
-        return self._dialect.read_failure(
-            answer.status, answer.headers, body[:MAX_ERROR_BYTES], self._services.clock.epoch_s()
-        )
+        body = hide(body[:MAX_ERROR_BYTES], self._exchange.attempts[-1].route.provider)
+        return self._dialect.read_failure(answer.status, answer.headers, body, self._services.clock.epoch_s())

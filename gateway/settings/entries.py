@@ -86,7 +86,8 @@ class ProviderEntry:
         secret=True,
     )
     api_key: Secret | None = setting(
-        'Its key: { env = "NAME" }, { file = "path" } or the text itself; left out where none is needed.', None
+        'Its key: { env = "NAME" }, { file = "path" } or the text itself; required if the preset has a usual variable.',
+        None,
     )
     type: ProviderType | None = setting("What kind of provider it is; it decides the weight.", None)
     region: str | None = setting("Where it computes, reported as provider_region.", None, check=checks.region)
@@ -143,14 +144,14 @@ class ModelEntry:
     LATER: ClassVar = {"effective": None}
 
     model_class: ModelClass = setting("Its class, for tiers and weights.", name="class")
-    context_window: int = setting("Longest prompt and answer together, in tokens.", bounds=_TOKENS)
+    context_window: int = setting("Longest prompt and answer together, in tokens; shown, not checked.", bounds=_TOKENS)
     price: PriceEntry = setting('Its prices; an unknown price is never taken for 0, so write "0" for what is free.')
     routes: tuple[RouteEntry, ...] = setting("The providers that have it, in the order they are tried.")
-    max_output_tokens: int | None = setting("Longest answer, in tokens.", None, bounds=_TOKENS)
+    max_output_tokens: int | None = setting("Longest answer, in tokens; shown, not checked.", None, bounds=_TOKENS)
     input: tuple[Literal["text", "image", "audio", "file"], ...] = setting(
-        "What a prompt may hold.", ("text",), check=checks.some
+        "What a prompt may hold; shown, not checked.", ("text",), check=checks.some
     )
-    tools: bool = setting("Whether it can call tools.", default=True)
+    tools: bool = setting("Whether it can call tools; shown, not checked.", default=True)
 
 
 @dataclass(frozen=True, slots=True)

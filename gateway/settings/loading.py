@@ -98,6 +98,10 @@ def load(
     except tomllib.TOMLDecodeError as exc:
         # `from None`: the original quotes what it stumbled over, which may be a key.
         raise SettingsError([f"{path}: {_KEY_IN_TEXT.sub('***', str(exc))}"]) from None
+    except RecursionError:
+        raise SettingsError([f"{path}: is nested too deeply"]) from None
+    except ValueError as exc:  # a number with thousands of digits; the parser lets Python's own complaint through
+        raise SettingsError([f"{path}: {exc}"]) from None
     return from_document(document, environ, overrides, presets=presets, folder=Path(path).parent)
 
 

@@ -28,7 +28,11 @@ class ServerSettings:
     )
     port: int = setting("Port to listen on; 0 lets the system choose one.", 8080, bounds=(0, 65535))
     region: str = setting("Region of this gateway, shown as x-anoman-region.", "id", check=checks.region)
-    workers: int = setting("Processes that serve; more than one run under gunicorn.", 1, bounds=(1, 256))
+    workers: int = setting(
+        "Processes that serve; more than one run under gunicorn, each with its part of the keys' limits.",
+        1,
+        bounds=(1, 256),
+    )
     max_connections: int = setting(
         "Most client connections that one process keeps open; further ones are refused.",
         10_000,

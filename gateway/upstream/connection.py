@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import select
 import socket
 import struct
 import sys
@@ -19,20 +20,26 @@ from aiohttp import ClientPayloadError, TCPConnector
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.http import RawResponseMessage, StreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.payload import Payload
+from aiohttp.streams import StreamReader
 
 if sys.platform != "win32":
     import fcntl
     import termios
 
 SLICE_BYTES = 65536  # asyncio's default high-water mark for writing: more in one write only fills its buffer
+MAX_INTERIM = 8  # 1xx heads before an answer; servers send one or two, and nobody waits through a flood of them
+LISTEN_TURNS = 2  # a loop asks its sockets after it has run what was ready, and runs what they bring in the next turn
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST and forgets what was not sent
 
 
 class Wire(ResponseHandler):
     """One connection to a provider."""
+
+    _interim = 0
 
     def close(self) -> None:
         """Close the socket in this turn of the loop, whatever is still to be written.
@@ -52,6 +59,29 @@ class Wire(ResponseHandler):
     def rest(self) -> None:
         """Between two exchanges: without a parser, whatever arrives stays visible to `is_connected`."""
         self._parser = None
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Take a head, unless it is one 1xx too many: the library skips any number of them."""
+        if self._exception is not None:
+            return  # it came in one piece with those
+        interim = data[0].code < 200
+        self._interim = self._interim + 1 if interim else 0
+        if self._interim <= MAX_INTERIM:
+            super().feed_data(data, size)
+            return
+        self.set_exception(HttpProcessingError(message=f"more than {MAX_INTERIM} interim answers"))
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def listen(self) -> None:
+        """Let the loop take what the peer has sent, if it has: one that refuses a request early closes at once.
+
+        A write that fails would otherwise throw the refusal away unread, and all we could tell is a reset.
+        """
+        transport = self.transport
+        if transport is not None and not transport.is_closing() and _has_sent(transport):
+            for _ in range(LISTEN_TURNS):
+                await asyncio.sleep(0)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """Fail the answer's body too: a parse error inside it would otherwise leave the reader waiting for ever."""
@@ -114,7 +144,10 @@ class RequestBody(Payload):
             await writer.write(body)
         else:
             view = memoryview(body)
+            wire = writer.protocol if isinstance(writer, StreamWriter) else None
             for start in range(0, len(body), SLICE_BYTES):
+                if start and isinstance(wire, Wire):
+                    await wire.listen()
                 await writer.write(view[start : start + SLICE_BYTES])
         self._on_sent()
 
@@ -140,6 +173,18 @@ def _is_unsent(transport: asyncio.Transport) -> bool:
     except (OSError, ValueError):  # the socket is closed already
         return False
     return queued != b"\0\0\0\0"
+
+
+def _has_sent(transport: asyncio.Transport) -> bool:
+    """Whether there is something to read, or the peer is gone."""
+    if sys.platform == "win32":
+        return False  # it has no `poll`, and throws received bytes away itself when a reset comes
+    poller = select.poll()
+    try:
+        poller.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poller.poll(0))
+    except (OSError, ValueError):  # the socket is closed already
+        return False
 
 
 def _set_reset_on_close(transport: asyncio.Transport) -> None:

@@ -93,7 +93,7 @@ def fits(value: object) -> bool:
     """Whether *value* can be written again; JSON's own integers have no bound, ours have 64 bits."""
     try:
         _ENCODER.encode(value)
-    except OverflowError:
+    except (OverflowError, RecursionError):
         return False
     return True
 
@@ -210,3 +210,18 @@ def _unique(pairs: Iterable[tuple[str, object]]) -> None:
 
 # Numbers stay text: the strict decoder has judged them already.
 _PAIRS = JSONDecoder(object_pairs_hook=_unique, parse_int=str, parse_float=str)
+
+
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def nested_deeper(payload: bytes, limit: int) -> bool:
+    """Whether JSON is nested deeper than *limit*; a decoder's own bound depends on how deep its caller stands."""
+    if payload.count(b"{") + payload.count(b"[") <= limit:
+        return False
+    depth = 0
+    for bracket in _STRING.sub(b"", payload).translate(None, _NOT_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > limit:
+            return True
+    return False

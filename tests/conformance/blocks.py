@@ -3,7 +3,8 @@
 The words behind the language say how:
 
     bash demo       run as it is, beside the demo          bash make    what the Makefile would run
-    bash check      run, with `gateway` from the sources   bash serve   start, wait until it is ready, stop
+    bash check      run beside the configurations          bash serve   start, wait until it is ready, stop
+    bash heroku     compared with what is shipped for Heroku
     python demo, js demo    run beside the demo
     toml NAME       a configuration; kept as NAME for the blocks that follow
     text output     what the block before it prints

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NODE = Path(__file__).with_name("node")
 READY_S = 30.0  # imports of two processes on a busy machine
 PROGRAM_S = 60.0  # of a sample; the longest takes 6 s on a free core
+DEMO = (sys.executable, "-m", "gateway", "demo")
 PLACEHOLDER = "http://127.0.0.1:8080"
 """Where the gateway listens in the documentation."""
 
@@ -74,16 +75,16 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    arguments: Sequence[str], *, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+    command: Sequence[str], *, cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[Served]:
-    """`python -m gateway` with *arguments* and a port, from the first good answer to a clean end."""
+    """What *command* starts, told its port by the environment, from the first good answer to a clean end."""
     served = Served(free_port())
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", *arguments, "--port", str(served.port)),
+        *command,
         stdin=DEVNULL,
         stdout=DEVNULL,
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SERVER_PORT": str(served.port), **(env or {})},
     )
     try:
         await _ready(process, served.port)

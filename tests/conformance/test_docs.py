@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -14,10 +15,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from prometheus_client import Counter
 
+from gateway.__main__ import main
 from gateway.demo import BUILT_IN, KEY
+from gateway.metrics import MetricsRecorder
 from tests.conformance.blocks import Block, blocks, masked
-from tests.conformance.demo import ROOT, Run, Served, serving
+from tests.conformance.demo import DEMO, ROOT, Run, Served, serving
 from tests.support.client import Client
 from tests.support.frames import chat, messages
 from tests.support.gateway import CHAT, MESSAGES
@@ -25,26 +29,31 @@ from tests.support.gateway import CHAT, MESSAGES
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance-docs")]
 
 GENERATED = ("errors.md", "events.md", "settings.md")  # by `python -m gateway.reference`, which has tests of its own
-FILES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED)]
+FILES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "examples" / "README.md",
+    *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED),
+]
 BLOCKS = [block for path in FILES for block in blocks(path)]
 # Silence and its end come soon: the document says so where it shows them.
 QUICK = {"GATEWAY_STREAM_HEARTBEAT_S": "0.4", "GATEWAY_STREAM_IDLE_S": "2"}
 VENDOR_KEYS = {"OPENAI_API_KEY": "sk-of-nobody"}
 ENDPOINTS = {"chat": (CHAT, chat), "messages": (MESSAGES, messages)}
-GATEWAY = f"{shlex.quote(sys.executable)} -m gateway"
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def demo() -> AsyncIterator[Served]:
-    async with serving(["demo"], env=QUICK) as served:
+    async with serving(DEMO, env=QUICK) as served:
         yield served
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a reader's files would lie: every configuration of the documents, by its name."""
+    """Where a reader would be: the documents' configurations by their names, and the environment of `make run`."""
     folder = tmp_path_factory.mktemp("reader")
+    (folder / ".venv").symlink_to(sys.prefix)  # as a whole: an interpreter looks for its packages beside itself
+    (folder / "deploy").symlink_to(ROOT / "deploy")
     for block in BLOCKS:
         if block.language == "toml":
             (folder / block.how).write_text(block.text)
@@ -70,7 +79,7 @@ def assert_ran(block: Block, run: Run) -> None:
 async def test_every_block_is_tried() -> None:
     """No block is without a word that says how to try it."""
     known = re.compile(
-        r"(bash (demo|make|check|serve)|python demo|js demo|toml \S+|sse (chat|messages) .+"
+        r"(bash (demo|make|check|serve|heroku)|python demo|js demo|toml \S+|sse (chat|messages) .+"
         r"|json (chat|messages|GET) .+)"
     )
 
@@ -113,15 +122,17 @@ async def test_shell(demo: Served, block: Block) -> None:
 
 @of(("bash", "make"))
 async def test_make(block: Block) -> None:
-    """The target exists; `make run` starts the demo that the other blocks are tried with."""
-    *assignments, make, target = shlex.split(block.text)
+    """The target exists and knows the options; `make run` starts the demo that the other blocks are tried with."""
+    *environ, make, target = [word for word in shlex.split(block.text) if not word.startswith("ARGS=")]
+    options = re.findall(r"--\w+", block.text)
     makefile = (ROOT / "Makefile").read_text()
     recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
 
     assert make == "make"
-    assert all("=" in assignment for assignment in assignments)
+    assert all("=" in assignment for assignment in environ)
     assert recipe is not None
-    assert ("-m gateway demo" if target == "run" else "-m pytest") in recipe[1]
+    assert ("-m gateway demo $(ARGS)" if target == "run" else "-m pytest") in recipe[1]
+    assert set(options) <= {option for parameter in main.commands["demo"].params for option in parameter.opts}
 
 
 @of(("toml", "*"), ("bash", "check"))
@@ -129,9 +140,9 @@ async def test_configuration(folder: Path, block: Block, monkeypatch: pytest.Mon
     """The configuration is accepted, and the command says what the document says."""
     monkeypatch.setenv("OPENAI_API_KEY", VENDOR_KEYS["OPENAI_API_KEY"])
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    command = f"{GATEWAY} check --config {block.how}"
-    if block.language == "bash":
-        command = block.text.replace(".venv/bin/gateway", GATEWAY)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin")  # Debian's place of nginx; not in every user's path
+    monkeypatch.delenv("GATEWAY_CONFIG", raising=False)
+    command = block.text if block.language == "bash" else f".venv/bin/python -m gateway check --config {block.how}"
 
     assert_ran(block, await Served(0).run(["sh", "-e", "-c", command], cwd=folder))
 
@@ -139,15 +150,27 @@ async def test_configuration(folder: Path, block: Block, monkeypatch: pytest.Mon
 @of(("bash", "serve"))
 async def test_serve(folder: Path, block: Block) -> None:
     """The command serves the models of the configuration."""
-    program, *arguments = shlex.split(block.text)
     models = tomllib.loads((folder / "gateway.toml").read_text())["models"]
 
-    async with serving(arguments, cwd=folder, env=VENDOR_KEYS) as served:
+    async with serving(shlex.split(block.text), cwd=folder, env=VENDOR_KEYS) as served:
         headers = {"x-api-key": "anm-sk-change-me"}
         reply = await Client(served.port).request("GET", "/v1/models", headers=headers)
 
-    assert program == ".venv/bin/gateway"
     assert [entry["id"] for entry in reply.json["data"]] == list(models)
+
+
+@of(("bash", "heroku"))
+async def test_heroku(block: Block) -> None:
+    """The commands set only variables that app.json explains, and name its buildpack."""
+    app = json.loads((ROOT / "deploy" / "app.json").read_text())
+    commands = [shlex.split(line) for line in block.text.splitlines()]
+
+    named = {word.partition("=")[0] for words in commands if words[1] == "config:set" for word in words[2:]}
+
+    assert {words[0] for words in commands} == {"heroku", "git"}
+    assert "GATEWAY_CONFIG" in named
+    assert named <= set(app["env"])
+    assert f"--buildpack {app['buildpacks'][0]['url']}\n" in block.text
 
 
 @of(("sse", "*"))
@@ -191,13 +214,28 @@ async def test_models_of_the_demo() -> None:
     assert dict(rows) == BUILT_IN
 
 
+async def test_metrics() -> None:
+    """The table of metrics has every one, with its type and labels, and no other."""
+    recorder = MetricsRecorder()
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", recorder.render().decode(), re.MULTILINE))
+    counters = [metric for metric in vars(recorder).values() if isinstance(metric, Counter)]
+    labels = {f"{counter._name}_total": list(counter._labelnames) for counter in counters}
+
+    rows = re.findall(
+        r"^\| `(gateway_\w+)` \| (\w+) \| ([^|]*)\|", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE
+    )
+
+    assert {name: kind for name, kind, _ in rows} == types
+    assert {name: re.findall(r"\w+", said) for name, kind, said in rows if kind == "counter"} == labels
+
+
 async def test_clients_are_installed_by_the_tests() -> None:
     """What the documents tell readers to install is what the tests ran with."""
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     python = set(re.findall(r"^[\w-]+", setup["options.extras_require"]["test"], re.MULTILINE))
     node = json.loads((ROOT / "tests" / "conformance" / "node" / "package.json").read_text())["dependencies"]
-    text = (ROOT / "README.md").read_text()
+    text = "".join(path.read_text() for path in FILES)
 
     assert set(_installed(text, "pip install")) <= python
     assert set(_installed(text, "npm install")) <= set(node)

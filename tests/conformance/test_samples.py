@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.demo_provider.texts import ESSAY, STORY
-from tests.conformance.demo import ROOT, Served, serving
+from tests.conformance.demo import DEMO, ROOT, Served, serving
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance-samples")]
 
@@ -37,7 +37,7 @@ NODE = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def demo() -> AsyncIterator[Served]:
-    async with serving(["demo"]) as served:
+    async with serving(DEMO) as served:
         yield served
 
 

@@ -70,6 +70,15 @@ def test_app_json_names_variables_that_are_read() -> None:
     assert all(entry["description"] for entry in content["env"].values())
 
 
+
+def test_the_licence_is_the_one_that_is_named() -> None:
+    """The text in the repository is that of the licence which the package declares."""
+    text = (ROOT / "LICENSE").read_text()
+
+    assert text.split()[:4] == ["Apache", "License", "Version", "2.0,"]
+    assert "license = Apache-2.0\n" in (ROOT / "setup.cfg").read_text()
+
+
 def test_nginx_lets_frames_through() -> None:
     """Nothing in the proxy holds frames back, and connections to the gateway are kept."""
     assert nginx_values("proxy_buffering") == ["off"]

@@ -203,7 +203,11 @@ def test_every_bound_holds(section: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("section", "values", "problem"),
     [
-        ("server", {"drain_s": 27}, "server.drain_s: 27 leaves less than 4.5 s until exit_s (27) for the last frames and for closing"),
+        (
+            "server",
+            {"drain_s": 27},
+            "server.drain_s: 27 leaves less than 4.5 s until exit_s (27) for the last frames and for closing",
+        ),
         ("server", {"max_body_bytes": 32 << 20}, "at most max_image_body_bytes"),
         ("upstream", {"breaker_open_s": 31}, "at most breaker_open_max_s"),
         ("stream", {"heartbeat_s": 25}, "stream.heartbeat_s: 25 is not within 0.01 to 24"),

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from gateway.providers.presets import PRESETS
-from gateway.settings import Row, SettingsError, describe, from_document, load, problems_text, settings_text, summary_text, warnings_text
+from gateway.settings import (
+    Row,
+    SettingsError,
+    describe,
+    from_document,
+    load,
+    problems_text,
+    settings_text,
+    summary_text,
+    warnings_text,
+)
 from gateway.settings.fields import Secret, rules_of, shown
 from gateway.settings.sections import SCALAR_SECTIONS
 

@@ -63,6 +63,21 @@ def test_check_of_a_good_file() -> None:
     assert done.returncode == 0
 
 
+def test_check_of_nothing_warns(tmp_path: Path) -> None:
+    """`check` names the file, and says on standard error that nobody would be served; it exits 0 all the same."""
+    path = tmp_path / "gateway.toml"
+    path.write_text("")
+
+    done = run("check", "--config", str(path))
+
+    assert done.returncode == 0
+    assert done.stdout == f"{path}: fine, 0 models, 0 keys\n"
+    assert [line.split(",")[0] for line in done.stderr.splitlines()] == [
+        "warning: no models are configured",
+        "warning: no keys are configured",
+    ]
+
+
 def test_settings_masks_secrets(tmp_path: Path) -> None:
     """`settings` prints what is in force and no secret."""
     path = tmp_path / "gateway.toml"

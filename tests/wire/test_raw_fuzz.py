@@ -17,7 +17,7 @@ from tests.support.http1 import cut_head
 from tests.support.scale import examples
 
 # As short as a busy machine allows: the server ends every connection of this test, so they set its pace.
-LIMITS = ServerLimits(first_byte_s=0.2, header_s=0.2, body_s=0.2, keepalive_s=0.1, lingering_s=0.1)
+LIMITS = ServerLimits(first_byte_s=0.2, header_s=0.2, keepalive_s=0.1, lingering_s=0.1)
 AT_ONCE = 400
 # The longest way out: head, body, lingering, each at its limit, for some pipelined requests, on two busy cores.
 DEADLINE_S = 5.0

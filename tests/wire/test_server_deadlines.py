@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from gateway.http import intake
-from tests.support.door import QUICK, hang_up, open_door, replies, request
+from tests.support.door import BODY_S, QUICK, hang_up, open_door, replies, request
 
 SLACK_S = 0.4  # two busy cores; each deadline under test is far shorter than the next candidate plus this
 
@@ -172,7 +172,7 @@ async def test_b4_body_that_stops(framing: str) -> None:
 
         took_s = time.monotonic() - began_s
         assert (reply.status, reply.code, reply.json["type"]) == (408, "request_timeout", "error")
-        assert QUICK.body_s - 0.01 <= took_s < QUICK.body_s + QUICK.lingering_s + SLACK_S
+        assert BODY_S - 0.01 <= took_s < BODY_S + QUICK.lingering_s + SLACK_S
         assert reply.header("connection") == "close"
 
 

@@ -335,7 +335,8 @@ async def test_port_in_use() -> None:
             async with gateway:
                 pass
 
-    assert gateway.stderr == f"Cannot listen on 127.0.0.1, port {port}: Address already in use. Choose another port with --port.\n"
+    problem = f"Cannot listen on 127.0.0.1, port {port}: Address already in use."
+    assert gateway.stderr == f"{problem} Choose another port with --port.\n"
 
 
 def _completed(metrics: Metrics) -> float:

@@ -124,8 +124,9 @@ def test_tool_calls_without_arguments(missing: Any) -> None:
 
 
 def test_what_a_vendor_leaves_out() -> None:
-    """id, object and created are there; choices of odd shapes break nothing."""
-    body = render(read("openai_chat", b'{"choices":[null,{"message":7},{"message":{"tool_calls":7,"content":"x"}}]}'))
+    """id, object and created are there; odd members of a message break nothing."""
+    choice = b'{"message":{"tool_calls":7,"content":"x"},"finish_reason":"stop"}'
+    body = render(read("openai_chat", b'{"choices":[' + choice + b"]}"))
 
     assert (body["id"], body["object"], body["created"]) == ("chatcmpl-req_1", "chat.completion", 1_700_000_000)
 

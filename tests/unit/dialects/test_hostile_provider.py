@@ -1,0 +1,154 @@
+"""What a provider may say to harm us, our callers, or its own customers."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from gateway.core.catalog import Provider
+from gateway.core.errors import UpstreamFailed
+from gateway.core.money import Weight
+from gateway.dialects.base import Lane
+from gateway.dialects.lane import MAX_DEPTH
+from gateway.dialects.registry import DIALECTS
+from gateway.dialects.scrub import hide, redact
+from tests.support.notation import CBD, CBS, MS, R, T, chunk, data, event
+from tests.unit.dialects.conversations import anthropic, anthropic_call, hear, journey, openai, openai_call
+
+LEAK = "node gpu7.internal key sk-ant-1234567890abcdef"
+SECRET = "hunter2-secret-of-ours"
+BEARER = ("Authorization", f"Bearer {SECRET}")
+PROVIDER = Provider("p", "openai_chat", "http://gpu-node-7:8000/v1", "self_hosted", "ID", Weight(1, 1), BEARER)
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        event("error", {"type": "overloaded_error", "message": LEAK}),
+        event("message_stop", {"type": "x_error", "error": {"message": LEAK}}),
+        event("content_block_delta", {"type": "content_block_delta", "index": 0, "error": {"message": LEAK}}),
+    ],
+)
+def test_an_error_under_any_name_is_an_error(bad: bytes) -> None:
+    """By the event's name or by a member that says something: the answer has failed, and the words stay here."""
+    heard = hear(anthropic(), [MS(7), CBS(0), CBD(0, "a"), bad])
+
+    assert heard.end == "interrupted"
+    assert LEAK.encode() not in heard.out
+    assert heard.frames[-1].startswith(b"event: error")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        chunk({}, "error"),
+        chunk({}, "insufficient_system_resource"),
+        data({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": None, "error": {"message": LEAK}}]}),
+        data({"choices": [{"index": 0, "delta": {"content": 7}, "finish_reason": "error", "error": LEAK}]}),
+    ],
+)
+def test_a_choice_that_failed_is_a_failure(bad: bytes) -> None:
+    """Providers that report errors per choice are not taken for having finished."""
+    heard = hear(openai(), [R(), T("a"), bad, data("[DONE]")])
+
+    assert heard.end == "interrupted"
+    assert LEAK.encode() not in heard.out
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        ("openai_chat", {"choices": [None]}),
+        ("openai_chat", {"choices": [{}]}),
+        ("openai_chat", {"choices": [{"message": None, "finish_reason": "stop"}]}),
+        ("openai_chat", {"choices": [{"message": {"content": "a"}, "finish_reason": None}]}),
+        ("openai_chat", {"choices": [{"message": {"content": "a"}, "finish_reason": "error"}]}),
+        ("openai_chat", {"choices": [{"message": {"content": "a"}, "finish_reason": "stop", "error": {"m": LEAK}}]}),
+        ("anthropic_messages", {"content": [None], "stop_reason": "end_turn"}),
+        ("anthropic_messages", {"content": [], "stop_reason": "end_turn", "error": {"message": LEAK}}),
+        ("anthropic_messages", {"content": [{"type": "text", "text": "a"}]}),
+    ],
+)
+def test_an_answer_that_is_none_is_a_failure(dialect: str, body: dict[str, object]) -> None:
+    """A JSON answer counts as one when it has an answer in it, and says that it is finished."""
+    call = openai_call() if dialect == "openai_chat" else anthropic_call()
+
+    with pytest.raises(UpstreamFailed):
+        DIALECTS[call.dialect].read_completion(json.dumps(body).encode(), journey(call))
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 962, 965, 1_000, 100_000])
+@pytest.mark.parametrize("where", ['{"x":%s,"choices":[]}', '{"choices":[{"index":0,"delta":{"content":"a","x":%s}}]}'])
+def test_depth_is_refused_at_one_place(where: str, depth: int) -> None:
+    """An event nested beyond the limit is malformed, whatever depth a decoder would give up at."""
+    heard = hear(openai(), [R(), T("a"), data(where % nested(depth))])
+
+    assert heard.end == "interrupted"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        data({"choices": [{"index": 5_000, "delta": {"content": "a"}}]}),
+        data({"choices": [{"index": -1, "delta": {"content": "a"}}]}),
+        data({"choices": [{"index": index} for index in range(20_000)]}),
+        data({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 10**6, "function": {"name": "f"}}]}}]}),
+    ],
+)
+def test_indices_are_bounded(bad: bytes) -> None:
+    """Each index costs frames and memory, so those nobody can have asked for end the stream, and quickly."""
+    started_s = time.perf_counter()
+    heard = hear(openai(), [R(), T("a"), bad])
+
+    assert heard.end == "interrupted"
+    assert time.perf_counter() - started_s < 1
+
+
+@pytest.mark.parametrize(
+    ("lane", "opening", "idle"),
+    [
+        (openai(), [R(), T("a")], data({"choices": [{"index": 0, "delta": {"tool_calls": [{}]}}]})),
+        (anthropic(), [MS(7), CBS(0), CBD(0, "a")], event("novelty", {"type": "novelty"})),
+    ],
+)
+def test_what_moves_nothing_is_no_progress(lane: Lane, opening: list[bytes], idle: bytes) -> None:
+    """Empty deltas and events that we do not know pass, and do not reset the idle timer."""
+    for piece in opening:
+        lane.feed(piece)
+    before = lane.progress
+    out = lane.feed(idle)
+
+    assert lane.progress == before
+    assert out != b""
+
+
+def test_our_own_credential_and_address_are_hidden() -> None:
+    """Whatever they look like, they are not told to a caller whose request was refused."""
+    said = f"invalid key {SECRET} at gpu-node-7:8000, gpu-node-7".encode()
+
+    assert hide(said, PROVIDER) == b"invalid key [removed] at [removed], [removed]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"key {SECRET}!",
+        "key " + "".join(f"\\u{ord(char):04x}" for char in SECRET),
+        f"key {SECRET[:17]}",  # cut by somebody
+    ],
+)
+def test_no_credential_in_the_log(text: str) -> None:
+    """Spelled out, escaped, or cut short: what a provider echoes is not logged."""
+    assert redact(text, [SECRET]) in ("key ***!", "key ***", "key ***" + SECRET[16:17])
+
+
+@pytest.mark.parametrize("key", ["sk-proj-abcdefghijklmnop", "anm-sk-0123456789abcdef", "gsk_abcdefghijklmnop"])
+def test_other_keys_are_not_logged_either(key: str) -> None:
+    """What looks like a key is taken for one, also when it is nobody's we know."""
+    assert key not in redact(f"got {key}.", [])
