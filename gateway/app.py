@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from gateway import telemetry as events
 from gateway.aio import Tasks
@@ -155,15 +155,17 @@ class App:
         log = self._telemetry.log
         try:
             fresh = self._reread()
+            keys, site = build_keys(fresh), self._site(fresh)
         except SettingsError as exc:
             log.error(events.SETTINGS_REFUSED, problems=exc.problems)
             return
-        except Exception as exc:  # noqa: BLE001 - a bug in reading must not end a service that serves
+        except Exception as exc:  # a bug of ours in reading must not end what serves
             log.error(events.INTERNAL_ERROR, exc_info=exc)
             return
         old, self._settings = self._settings, fresh
-        self._stores.keys.replace(build_keys(fresh))
-        self._handler.site = site = self._site(fresh)
+        self._stores.keys.replace(keys)
+        self._handler.site = site
+        self._server.limits = replace(self._server.limits, write_stall_s=fresh.stream.write_stall_s)
         self._board.keep({route.id for model in site.catalog.models.values() for route in model.routes})
         before, after = _fixed_at_start(old), _fixed_at_start(fresh)
         kept = [name for name, value in after.items() if before[name] != value]
@@ -304,7 +306,11 @@ def _fixed_at_start(settings: Settings) -> dict[str, object]:
         "server.host": server.host,
         "server.port": server.port,
         "server.workers": server.workers,
-        **{f"server.{name}": value for name, value in asdict(_server_limits(settings)).items()},
+        **{
+            f"server.{name}": value
+            for name, value in asdict(_server_limits(settings)).items()
+            if name != "write_stall_s"  # of another section, and taken over
+        },
         **{f"upstream.{name}": value for name, value in asdict(_upstream_limits(settings)).items()},
         **{f"upstream.breaker_{name}": value for name, value in asdict(_breaker_rules(settings)).items()},
         **{f"upstream.retry_budget_{name}": value for name, value in asdict(_budget_rules(settings)).items()},
@@ -342,6 +348,7 @@ def _server_limits(settings: Settings) -> ServerLimits:
         first_byte_s=server.first_byte_s,
         header_s=server.header_s,
         keepalive_s=server.keepalive_s,
+        write_stall_s=settings.stream.write_stall_s,
         max_connections=server.max_connections,
     )
 

@@ -135,7 +135,7 @@ class Service(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             fresh = self.reread()
         except SettingsError:
             return
-        except Exception as exc:  # noqa: BLE001 - a bug in reading must not end a service that serves
+        except Exception as exc:  # a bug of ours in reading must not end what serves
             self.log.report("error", events.INTERNAL_ERROR, {"pid": os.getpid(), "exc_info": exc})
             return
         server = dataclasses.replace(fresh.server, workers=self.settings.server.workers)

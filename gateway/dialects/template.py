@@ -12,8 +12,10 @@ import re
 import msgspec
 
 _string = msgspec.json.Decoder(str).decode
-_LITERAL = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive, so that a string without end is given up at once, and long runs are taken in one step.
+_LITERAL = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
+MAX_LEARN_BYTES = 16 * 1024  # of an event: content events have some 300; a template holds both halves of one
 RELEARN_AFTER = 8  # events in a row that did not fit; some providers pad each one differently, and learning costs too
 
 
@@ -47,8 +49,10 @@ def learn(payload: bytes, frame: bytes, member: bytes, text: str) -> Template | 
     The template of an event whose *member* (as `b'"text":'`) is *text* and which became *frame*.
 
     Returns:
-        None when the place of the string is not beyond doubt.
+        None when the place of the string is not beyond doubt, or the event is longer than `MAX_LEARN_BYTES`.
     """
+    if len(payload) > MAX_LEARN_BYTES:
+        return None
     halves = _around(payload, member, text)
     out_halves = _around(frame, member, text)
     return Template(halves, out_halves) if halves is not None and out_halves is not None else None

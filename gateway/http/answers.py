@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from http import HTTPStatus
 
 from aiohttp import web
@@ -12,10 +11,8 @@ from aiohttp.http_writer import StreamWriter
 
 from gateway.core.exchange import Answer
 from gateway.http.answer_headers import SERVER_NAME
-from gateway.http.sinks import StallGuard
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-SMALL_BYTES = 16_384  # the high-water mark of a client's write buffer: up to it, writing does not wait for anybody
 
 
 class JsonAnswer(web.StreamResponse):
@@ -25,16 +22,11 @@ class JsonAnswer(web.StreamResponse):
     The framework's own response builds, checks and serialises a header map, which costs an eighth of what a request
     without streaming costs at all. Here the head is text from the start. Names and values are ours or came through
     `header_value`, so there is nothing in them that could end a line.
-
-    Args:
-        stall_s: A client that takes nothing of it for that long is dropped.
     """
 
-    def __init__(self, answer: Answer, stall_s: float) -> None:
+    def __init__(self, answer: Answer) -> None:
         # The base class is deliberately not initialised: nothing of it is used but its type.
         self._answer = answer
-        self._stall_s = stall_s
-        self._transport: asyncio.Transport | None = None
         self._writer: AbstractStreamWriter | None = None
         self._stays = True
 
@@ -52,7 +44,6 @@ class JsonAnswer(web.StreamResponse):
         """Decide on the connection's future; nothing is written yet."""
         self._stays = request.keep_alive and not request.protocol._close and request.content.is_eof()
         self._writer = request._payload_writer
-        self._transport = request.transport
         return self._writer
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -65,11 +56,8 @@ class JsonAnswer(web.StreamResponse):
             f"Content-Length: {len(body)}\r\nDate: {rfc822_formatted_time()}\r\nServer: {SERVER_NAME}\r\n"
             f"Connection: {'keep-alive' if self._stays else 'close'}\r\n\r\n"
         )
-        transport = self._transport
-        guard = StallGuard(transport, self._stall_s) if len(body) > SMALL_BYTES and transport is not None else None
-        try:
-            await writer.write(head.encode("ascii") + body)
-            await writer.write_eof()
-        finally:
-            if guard is not None:
-                guard.stop()
+        await writer.write(head.encode("ascii") + body)
+        await writer.write_eof()
+        # The framework waits only for large answers; many small ones pile up as well. The protocol has the deadline.
+        if writer.protocol.writing_paused:
+            await writer.drain()

@@ -160,7 +160,7 @@ class GatewayHandler:
         if answer is None:
             assert sink.response is not None
             return sink.response
-        return JsonAnswer(answer, site.services.deadlines.write_stall_s)
+        return JsonAnswer(answer)
 
     async def _read_body(self, request: web.BaseRequest, site: Site) -> bytes:
         """The body; raises GatewayError, also when `refuse_uploads` ends the wait for it."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import struct
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
@@ -19,6 +17,8 @@ from gateway.core.errors import INTERNAL_ERROR, GatewayError
 from gateway.http.errors import error_response
 from gateway.http.overload import MAX_TURNED_AWAY, TurnedAway
 from gateway.http.refusals import HEADER_TIMEOUT, HEADERS_TOO_LONG, Refused, peeked_path, refusal_of
+from gateway.http.segments import EMPTY_LINE, Request, behind_chunks, behind_requests
+from gateway.http.stalls import StallWatch, reset
 
 if TYPE_CHECKING:
     from gateway.http.server import GatewayServer
@@ -29,16 +29,6 @@ PEEK_BYTES = 64  # of an unfinished head: enough for the longest method and the 
 _SILENT = logging.Logger("gateway.http.silent")
 _SILENT.disabled = True
 
-_NO_LINGER = struct.pack("ii", 1, 0)  # on, 0 s: closing sends RST, for only a reset cannot pass for a proper end
-
-
-def reset(transport: asyncio.Transport) -> None:
-    """Drop the connection with a TCP reset, whatever is still buffered."""
-    sock = transport.get_extra_info("socket")
-    if sock is not None and not transport.is_closing():
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-    transport.abort()
-
 REQUEST_ID = "request_id"  # where a handler that crashes leaves the id that its exchange was settled with
 
 
@@ -46,20 +36,22 @@ class GatewayProtocol(RequestHandler):
     """
     The framework's request handler with deadlines and with every answer in our envelope.
 
-    One timer serves the connection, the framework's keep-alive timer. It is re-armed only when it fires or when a head
-    arrives in pieces, so a request that comes whole costs no timer at all.
+    One timer serves what is read, the framework's keep-alive timer. It is re-armed only when it fires or when a head
+    arrives in pieces, so a request that comes whole costs no timer at all. Another one runs while the client takes less
+    than we write: whatever the answer is, and whether or not the connection is being closed behind it.
     """
 
-    __slots__ = ("_broken", "_head", "_head_bytes", "_head_due_s", "_payload", "_server")
+    __slots__ = ("_broken", "_chunked", "_head", "_head_due_s", "_payload", "_server", "_stall")
 
     def __init__(self, server: GatewayServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
         super().__init__(server, loop=loop, logger=_SILENT, **options)
         self._server = server
         self._broken = False  # nothing that the client still sends is looked at
-        self._head = b""  # first bytes of the head that is arriving
-        self._head_bytes = 0
+        self._head = b""  # what the parser has got and not told of: the head that is arriving
         self._head_due_s = 0.0  # loop time by which it must be whole; 0 when none is arriving
         self._payload: StreamReader = EMPTY_PAYLOAD  # body of the newest request
+        self._chunked = False  # how that body is framed
+        self._stall: StallWatch | None = None  # while the client owes us reading
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         real = cast(asyncio.Transport, transport)
@@ -81,33 +73,81 @@ class GatewayProtocol(RequestHandler):
         waiting.add(protocol)
         transport.set_protocol(protocol)
 
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._stop_watching()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.transport is not None:
+            self._watch_writing(self.transport)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.transport is not None and not self.transport.is_closing():
+            self._stop_watching()  # a connection that is being closed stays watched to its last byte
+
+    def _watch_writing(self, transport: asyncio.Transport) -> None:
+        if self._stall is None and transport.get_write_buffer_size():
+            self._stall = StallWatch(self._loop, transport, self._server.limits.write_stall_s)
+
+    def _stop_watching(self) -> None:
+        if self._stall is not None:
+            self._stall.stop()
+            self._stall = None
+
     def data_received(self, data: bytes) -> None:
         if self._broken:
             return  # the parser would report its error again for every further segment
-        seen = self._request_count
+        seen, body = self._request_count, self._payload
+        had, was_chunked = -1 if body.is_eof() else body.total_bytes, self._chunked
         try:
             super().data_received(data)
         except Exception as error:
             # The parser is fed by strangers: whatever it raises is a bad request, and must not reach the loop's log.
             self._reject(error)
             return
-        if self._request_count == seen:
-            if data and not self._close and self._payload.is_eof():
-                self._head_grew(data)
+        if self._close or self._force_close:
             return
-        message, payload = self._messages[-1]
-        if isinstance(message, _ErrInfo):
-            del self._messages[-1]
-            self._head = (self._head + data[:PEEK_BYTES])[:PEEK_BYTES]
-            self._reject(message.exc)
-            return
-        self._payload = payload
-        self._head_due_s = 0.0
-        self._head = b""
+        held = self._head + data if self._head else data
+        fresh = self._request_count - seen
+        if fresh:
+            message, payload = newest = self._messages[-1]
+            if isinstance(message, _ErrInfo):
+                self._messages.pop()
+                self._head = held
+                self._reject(message.exc)
+                return
+            self._payload, self._chunked = payload, message.chunked
+        if fresh == 1 and had < 0 and held.find(EMPTY_LINE) + 4 + payload.total_bytes == len(held):
+            held = b""  # nearly always: one request and no more
+        else:
+            if had >= 0:
+                read, whole = body.total_bytes - had, body.is_eof()
+                held = behind_chunks(held, is_whole=whole) if was_chunked else held[read:]
+            if fresh:
+                requests = (newest,) if fresh == 1 else list(self._messages)[-fresh:]
+                held = behind_requests(held, cast("Sequence[Request]", requests))
+        if fresh or had >= 0:
+            self._head_due_s = 0.0
         if self._upgraded:
             # Nothing here speaks another protocol: the request is answered, what follows it is not HTTP to be trusted.
             self._close = True
-            self._message_tail = b""
+            self._message_tail = self._head = b""
+            return
+        if held:
+            self._keep(held)
+        else:
+            self._head = held
+
+    def _keep(self, held: bytes) -> None:
+        """*held* is with the parser: of a body, of requests for which there is no room yet, or of the next head."""
+        if not self._payload.is_eof() or len(self._messages) >= self._max_msg_queue_size:
+            self._head = held
+            return
+        self._head = held if self._head_due_s else held.lstrip(b"\r\n")
+        if self._head:
+            self._head_grew()
 
     def pause_reading(self) -> None:
         if not self._stop_listening():
@@ -129,16 +169,12 @@ class GatewayProtocol(RequestHandler):
         self._broken = self._close = True
         return True
 
-    def _head_grew(self, data: bytes) -> None:
+    def _head_grew(self) -> None:
         limits = self._server.limits
         if not self._head_due_s:
             self._head_due_s = self._loop.time() + limits.header_s
-            self._head_bytes = 0
             self._arm(self._head_due_s)
-        if len(self._head) < PEEK_BYTES:
-            self._head = (self._head + data[:PEEK_BYTES])[:PEEK_BYTES]
-        self._head_bytes += len(data)
-        if self._head_bytes > limits.max_head_bytes:
+        if len(self._head) > limits.max_head_bytes:
             self._reject(Refused(HEADERS_TOO_LONG))
 
     def _reject(self, error: BaseException) -> None:
@@ -186,6 +222,19 @@ class GatewayProtocol(RequestHandler):
         if idle:
             self.force_close()
 
+    def force_close(self) -> None:
+        """Close; the framework would wait for ever for what is left to write."""
+        transport = self.transport
+        super().force_close()
+        if transport is not None:
+            self._watch_writing(transport)
+
+    async def start(self) -> None:
+        """Serve the connection; the end of it is watched like every other close."""
+        await super().start()
+        if self.transport is not None:
+            self._watch_writing(self.transport)
+
     def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
         refusal = refusal_of(err_info.exc)
 
@@ -194,7 +243,7 @@ class GatewayProtocol(RequestHandler):
             server = self._server
             request_id = server.new_request_id()
             server.on_bad_request(refusal.reason, refusal.kind.status, request_id)
-            path = peeked_path(self._head)
+            path = peeked_path(self._head[:PEEK_BYTES])
             response = error_response(path, GatewayError(refusal.kind), request_id)
             response.force_close()
             if self._head.startswith(b"HEAD "):

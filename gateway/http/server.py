@@ -42,6 +42,8 @@ class ServerLimits:
         max_line_bytes: Request target, and each header line; what the framework and nginx allow by default.
         max_headers: Header lines per request; the framework's own default.
         max_head_bytes: All of a head that arrives in pieces: what a stranger can make us hold.
+        write_stall_s: A client that takes nothing of what is written to it is dropped, a second or so later than this:
+            a stream has a deadline of its own, of the same length.
         write_buffer_bytes: High-water mark of a socket's write buffer; a reader that stops pins about this much.
         max_connections: Further connections are answered with 503.
     """
@@ -50,6 +52,7 @@ class ServerLimits:
     header_s: float = 10
     keepalive_s: float = 75
     lingering_s: float = 2
+    write_stall_s: float = 30
     max_line_bytes: int = 8190
     max_headers: int = 128
     max_head_bytes: int = 65_536

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import HttpVersion11
 from aiohttp_sse import EventSourceResponse
 
 from gateway.http.answer_headers import Headers
@@ -31,37 +31,12 @@ class FrameResponse(EventSourceResponse):
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         if self.prepared:
             return self._payload_writer
+        if request.version < HttpVersion11 or not request.keep_alive:
+            # Below 1.1 there are no chunks: the end of the stream is the connection's, whatever the client wished.
+            self.force_close()
+            self.headers["Connection"] = "close"  # the base promises the contrary
         self._set_tcp_user_timeout(request)
         return await web.StreamResponse.prepare(self, request)
-
-
-class StallGuard:
-    """
-    Drops the connection of a client that takes nothing of a whole answer for *stall_s* seconds.
-
-    For an answer that was written in one piece: what is left of it in our buffer can only shrink. It is looked at twice
-    per *stall_s*, so that a client is dropped after once to one and a half times as long.
-    """
-
-    def __init__(self, transport: asyncio.Transport, stall_s: float) -> None:
-        self._transport = transport
-        self._every_s = stall_s / 2
-        self._left = -1
-        self._still = 0
-        self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
-
-    def stop(self) -> None:
-        """The answer is out."""
-        self._timer.cancel()
-
-    def _look(self) -> None:
-        left = self._transport.get_write_buffer_size()
-        self._still = self._still + 1 if left == self._left else 0
-        self._left = left
-        if self._still == 2:
-            self._transport.abort()
-        else:
-            self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
 
 class StreamSink:

@@ -100,8 +100,9 @@ def load(
         raise SettingsError([f"{path}: {_KEY_IN_TEXT.sub('***', str(exc))}"]) from None
     except RecursionError:
         raise SettingsError([f"{path}: is nested too deeply"]) from None
-    except ValueError as exc:  # a number with thousands of digits; the parser lets Python's own complaint through
-        raise SettingsError([f"{path}: {exc}"]) from None
+    except ValueError as exc:  # thousands of digits: the parser lets Python's own complaint, and its advice, through
+        complaint = str(exc).partition(";")[0]
+        raise SettingsError([f"{path}: cannot be read: {_KEY_IN_TEXT.sub('***', complaint)}"]) from None
     return from_document(document, environ, overrides, presets=presets, folder=Path(path).parent)
 
 

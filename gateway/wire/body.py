@@ -62,7 +62,7 @@ def parse_object(body: bytes, limits: BodyLimits) -> dict[str, msgspec.Raw]:
             depth (`"mod\\u0065l"` is `"model"`), or a number that no 64-bit integer or double can hold.
     """
     _check_encoding(body)
-    if _structural(body, limits.max_structural) > limits.max_structural:
+    if structural(body, limits.max_structural) > limits.max_structural:
         raise BadBody("The request body has too many JSON elements.")
     try:
         root = _ANY.decode(body)
@@ -123,8 +123,10 @@ def _too_deep() -> BadBody:
     return BadBody("The request body is nested too deeply.")
 
 
-def _structural(body: bytes, enough: int) -> int:
-    """Structural characters of *body*, or any upper bound that is not above *enough*.
+def structural(body: bytes, enough: int) -> int:
+    """Structural characters of *body* (braces, brackets, commas and colons outside strings).
+
+    Instead of a number up to *enough*, it may be any upper bound that is not above *enough* either.
 
     Exact for valid JSON. In anything else it is exact up to the first error, which is as far as a decoder goes.
     """

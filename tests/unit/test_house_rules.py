@@ -21,8 +21,9 @@ VENDORS = re.compile(r"openai|anthropic|deepseek|groq|mistral|azure|bedrock|gemi
 DIALECT_WORDS = re.compile(
     r"openai_chat|anthropic_messages|openai_type|anthropic_type|/anthropic[/\w]*|anthropic-(?:version|beta)|openai-beta"
 )
-# Where an exception must end because nobody is above: the protocol of a connection, a worker process.
-OUTERMOST = {"http/protocol.py", "worker.py"}
+# Where an exception must end because nobody is above: the protocol of a connection, a worker process, and a reload in
+# a process that serves (`App.reload`, and the master's own).
+OUTERMOST = {"app.py", "http/protocol.py", "master.py", "worker.py"}
 
 
 def _ours() -> list[Path]:

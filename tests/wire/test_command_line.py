@@ -53,6 +53,22 @@ def test_check_says_everything_at_once(tmp_path: Path) -> None:
     assert "stream.idle" in done.stderr
 
 
+@pytest.mark.parametrize("value", ["1" * 5000, "[" * 5000], ids=["an endless number", "deep nesting"])
+def test_check_of_what_the_parser_chokes_on(value: str, tmp_path: Path) -> None:
+    """A file on which the TOML parser itself gives up ends in one sentence, not in a traceback."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(f"x = {value}")
+
+    done = run("check", "--config", str(path))
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    title, problem = done.stderr.split("\n", 1)
+    assert title == "1 problem in the configuration:"
+    assert problem.strip().startswith(f"{path}: ")
+    assert "\n" not in problem.strip()
+
+
 def test_check_of_a_good_file() -> None:
     """`check` of the example file exits 0."""
     environ = {"OPENAI_API_KEY": "sk-x", "ANTHROPIC_API_KEY": "sk-ant-x", "DEEPSEEK_API_KEY": "sk-d"}

@@ -210,3 +210,69 @@ async def test_b4_steady_body_outlives_the_grace(monkeypatch: pytest.MonkeyPatch
 async def _patient(request: web.BaseRequest) -> web.StreamResponse:
     await intake.read_body(request, small_bytes=1 << 20, large_bytes=1 << 20, body_s=30)
     return web.json_response({})
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+HALF = b"POST /anthropic/v1/messages HT"
+TRAPS = b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n{}"  # a body that looks like ends of messages
+WHOLE = [
+    pytest.param(request("/v1", method="GET", body=b""), id="no body"),
+    pytest.param(request(), id="length"),
+    pytest.param(request(body=TRAPS), id="length, traps"),
+    pytest.param(request("/v1", CHUNKED, body=b"2\r\n{}\r\n0\r\n\r\n"), id="chunked"),
+    pytest.param(b"\r\n" + request(), id="empty line before"),
+    pytest.param(request() + request("/v1", method="GET", body=b"") + request(body=TRAPS), id="three"),
+]
+
+
+@pytest.mark.parametrize("whole", WHOLE)
+@pytest.mark.parametrize("cut", [0, 20, -1], ids=lambda cut: f"cut at {cut}")
+async def test_h4_half_a_head_behind_a_whole_request(whole: bytes, cut: int) -> None:
+    """Half a head in the segment that ends a request has the deadline of every head, wherever segments begin."""
+    async with open_door(_hasty, first_byte_s=30, header_s=0.2, keepalive_s=60) as door:
+        reader, writer = await door.connect()
+        if cut:
+            writer.write(whole[:cut])
+            await asyncio.sleep(0.02)  # two segments
+        writer.write((whole[cut:] if cut else whole) + HALF)
+        async with asyncio.timeout(2):
+            got = replies(await reader.read())
+
+        assert [reply.status for reply in got[:-1]] == [200] * whole.count(b"gateway.test")
+        assert (got[-1].status, got[-1].json["type"]) == (408, "error")
+        await hang_up(writer)
+
+
+@pytest.mark.parametrize("whole", [*WHOLE, pytest.param(request(body=b"x" * 300_000), id="large")])
+@pytest.mark.parametrize("cut", [0, 20, -1], ids=lambda cut: f"cut at {cut}")
+async def test_h4_nothing_behind_a_whole_request(whole: bytes, cut: int) -> None:
+    """Whole requests leave the connection idle, not waiting for a head, however they came in."""
+    async with open_door(_hasty, first_byte_s=0.2, header_s=0.1, keepalive_s=0.3) as door:
+        reader, writer = await door.connect()
+        if cut:
+            writer.write(whole[:cut])
+            await asyncio.sleep(0.02)  # two segments
+        writer.write((whole[cut:] if cut else whole) + b"\r\n")
+        async with asyncio.timeout(2):
+            got = replies(await reader.read())
+
+        assert [reply.status for reply in got] == [200] * whole.count(b"gateway.test")
+        assert door.refused == []
+        await hang_up(writer)
+
+
+async def test_h4_half_a_head_behind_many_requests() -> None:
+    """Requests that wait for room are not taken for a head; the half head behind the last of them is."""
+    async with open_door(_hasty, first_byte_s=30, header_s=0.2, keepalive_s=60) as door:
+        reader, writer = await door.connect()
+        writer.write(request() * 300 + HALF)
+        async with asyncio.timeout(5):
+            got = replies(await reader.read())
+
+        assert [reply.status for reply in got] == [200] * 300 + [408]
+        await hang_up(writer)
+
+
+async def _hasty(request: web.BaseRequest) -> web.StreamResponse:
+    await intake.read_body(request, small_bytes=1 << 20, large_bytes=1 << 20, body_s=30)
+    return web.json_response({})

@@ -195,21 +195,62 @@ async def test_sighup_reloads_every_worker(tmp_path: Path) -> None:
         assert [line["models"] for line in started] == [5, 5]
 
 
-async def test_sighup_with_a_bad_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[stream]\nidle_s = 'x'\n", "stream.idle_s"),
+        ("x = " + "1" * 5000, "cannot be read: Exceeds the limit"),
+        ("x = " + "[" * 5000, "is nested too deeply"),
+    ],
+    ids=["a wrong type", "an endless number", "deep nesting"],
+)
+async def test_sighup_with_a_bad_file(text: str, problem: str, tmp_path: Path) -> None:
     """A bad file is told and changes nothing, for the workers there are as for those that replace them."""
     async with serving(standard("http://127.0.0.1:9"), tmp_path) as gateway:
         before = workers(gateway)
-        config_file(gateway).write_text("[stream]\nidle_s = 'x'\n")
+        config_file(gateway).write_text(text)
 
         gateway.signal(signal.SIGHUP)
         refused = await gateway.logged("settings.refused", 2)
         os.kill(before[0], signal.SIGKILL)
         (started,) = await gateway.logged("server.started", 1, BOOT_S)
 
-        assert all("stream.idle_s" in line["problems"][0] for line in refused)
+        assert all(problem in line["problems"][0] for line in refused)
         assert started["models"] == 4
         assert before[1] in workers(gateway)
         assert "m" in await models(gateway)
+
+
+# The real command, in which settings can be read once and every further time meets a bug.
+READS_ONCE = """
+import gateway.__main__ as entry
+load, calls = entry.load, []
+
+def once(*args, **more):
+    calls.append(1)
+    if len(calls) > 1:
+        raise KeyError("a bug of ours")
+    return load(*args, **more)
+
+entry.load = once
+entry.main()
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_sighup_meets_a_bug(number: int) -> None:
+    """An exception that nobody expected at a reload is logged by each process, and all of them serve on as before."""
+    config, command = standard("http://127.0.0.1:9"), ("-c", READS_ONCE, "serve")
+    async with Gateway(config, workers=number, flags=PLAIN, command=command) as gateway:
+        await gateway.logged("server.started", number, BOOT_S)
+        before = set(gateway.pids)
+
+        gateway.signal(signal.SIGHUP)
+        told = await gateway.logged("internal.error", len(before))
+
+        assert {line["exception"][0]["message"] for line in told} == {"'a bug of ours'"}
+        assert "m" in await models(gateway)
+        assert set(gateway.pids) == before
 
 
 async def test_killed_worker_is_replaced(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 import time
 
 import pytest
@@ -172,6 +173,40 @@ async def test_whole_answer_before_the_request_was_taken(upstream: AiohttpUpstre
     how, at_s = await conn.left()
     assert (got.status, body, how) == (413, b"too large", "rst")
     assert at_s - start_s < 2 * PROMISE_S
+
+
+REFUSAL = answer(b"too large", b"Connection: close", status=b"413 Content Too Large")
+
+# A peer in a process of its own: it answers and closes while our loop is busy writing. Prints its port.
+HASTY_PEER = f"""
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    conn, _ = listener.accept()
+    conn.recv(1024)
+    conn.sendall({REFUSAL!r})
+    conn.close()
+"""
+
+
+async def test_refused_and_closed_in_the_middle_of_the_request(upstream: AiohttpUpstream) -> None:
+    """An early refusal is handed over also when its connection is reset behind it, while we are still sending."""
+    hasty = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HASTY_PEER, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert hasty.stdout is not None
+    url = f"http://127.0.0.1:{int(await hasty.stdout.readline())}/"
+
+    seen = []
+    for _ in range(20):  # each of them was a reset before
+        got = await upstream.open(request(url, BIG))
+        seen.append((got.status, await got.read()))
+        got.close()
+
+    hasty.terminate()
+    await hasty.wait()
+    assert seen == [(413, b"too large")] * 20
 
 
 @pytest.mark.parametrize("reply", [answer(b"stray"), CHUNKED], ids=["whole", "open"])

@@ -15,6 +15,7 @@ import trustme
 
 from gateway.core.errors import PROVIDER_UNAVAILABLE, Failure, UpstreamFailed
 from gateway.upstream.client import AiohttpUpstream
+from gateway.upstream.connection import MAX_INTERIM
 from tests.chaos.upstream.raw_peer import (
     CHUNKED,
     LIMITS,
@@ -27,6 +28,7 @@ from tests.chaos.upstream.raw_peer import (
     serving,
 )
 
+INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 UNTIL_EOF = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
@@ -84,6 +86,35 @@ async def test_interim_answers_are_skipped(upstream: AiohttpUpstream, peer: RawP
     got = await task
 
     assert (got.status, await got.read()) == (200, b"real")
+
+
+@pytest.mark.parametrize("pieces", [1, MAX_INTERIM + 1], ids=["together", "apart"])
+async def test_a_flood_of_interim_answers(upstream: AiohttpUpstream, peer: RawPeer, pieces: int) -> None:
+    """A13: more 1xx answers than any server sends are a failure, and the connection is dropped at once."""
+    task = asyncio.create_task(failing(upstream, peer.url))
+    conn = await answered(upstream, peer, b"")
+    for _ in range(pieces):
+        await conn.send(INTERIM * ((MAX_INTERIM + 1) // pieces))
+        await asyncio.sleep(0)  # the loop may read them one by one
+    if pieces == 1:
+        await conn.send(answer(b"real"))
+
+    failure = await task
+
+    assert (failure.reason, failure.failure_class, failure.retryable) == ("protocol", "upstream_error", True)
+    assert (await conn.left())[0] in ("fin", "rst")
+
+
+async def test_interim_answers_are_counted_for_each_request(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """A13: as many as are allowed may come before every answer of one connection."""
+    task = asyncio.create_task(upstream.open(request(peer.url)))
+    conn = await answered(upstream, peer, INTERIM * MAX_INTERIM + answer(b"one"))
+    first = await (await task).read()
+    task = asyncio.create_task(upstream.open(request(peer.url)))
+    await conn.request()
+    await conn.send(INTERIM * MAX_INTERIM + answer(b"two"))
+
+    assert (first, await (await task).read()) == (b"one", b"two")
 
 
 @pytest.mark.parametrize("pause", [True, False], ids=["apart", "together"])

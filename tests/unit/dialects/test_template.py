@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from gateway.core.errors import Failure
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.base import Lane
 from gateway.dialects.lane import PassthroughLane
-from gateway.dialects.template import learn
+from gateway.dialects.template import MAX_LEARN_BYTES, learn
 from tests.support.notation import CBD, CBS, MS, R, T, chunk
 from tests.support.scale import examples
 from tests.unit.dialects.conversations import anthropic, openai
@@ -119,6 +121,28 @@ def test_no_match(literal: bytes) -> None:
 def test_not_learned(payload: bytes) -> None:
     """Where the place of the text is not beyond doubt nothing is learned."""
     assert learn(payload, b"data: " + payload + b"\n\n", b'"content":', "Once ") is None
+
+
+@pytest.mark.parametrize("text", ["a" * 1_000_000, '\\"' * 500_000], ids=["plain", "escapes"])
+def test_a_long_event_is_read_once(text: str) -> None:
+    """Nothing is learned from an event far longer than content events are; a megabyte of text holds up nobody."""
+    payload = PAYLOAD.replace(b'"Once "', msgspec.json.encode(text))
+    start_s = time.perf_counter()
+
+    learned = learn(payload, b"data: " + payload + b"\n\n", b'"content":', text)
+
+    assert learned is None
+    assert time.perf_counter() - start_s < 0.05
+
+
+def test_the_longest_event_is_learned_fast() -> None:
+    """The place of a text is found in one pass, with escapes as without, and in none when the text has no end."""
+    text = '\\"' * (MAX_LEARN_BYTES // 5)
+    payload = PAYLOAD.replace(b'"Once "', msgspec.json.encode(text))
+    cut = payload[: payload.rindex(b'"')] + b"}]}"
+
+    assert learn(payload, b"data: " + payload + b"\n\n", b'"content":', text) is not None
+    assert learn(cut, b"data: " + cut + b"\n\n", b'"content":', text) is None
 
 
 def test_padding_is_not_learned_every_time() -> None:

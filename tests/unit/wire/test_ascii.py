@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.ascii import ascii_json, mend_json
+from gateway.wire.ascii import MAX_MEND_BYTES, ascii_json, mend_json
 from tests.support.scale import examples
 
 values = st.recursive(
@@ -87,6 +87,26 @@ def test_mended(payload: bytes, mended: bytes) -> None:
 def test_beyond_mending(payload: bytes) -> None:
     """What is no JSON even then, or has no finite value, is None, in linear time."""
     assert mend_json(payload) is None
+
+
+def test_controls_of_every_kind() -> None:
+    """Each of the 32 controls is escaped in a string, and none behind a backslash that is not itself escaped."""
+    controls = bytes(range(32))
+
+    mended = mend_json(b'["\\\\' + controls + b'",\r\n"\\ud800"]')
+
+    assert mended is not None
+    assert json.loads(mended) == ["\\" + controls.decode(), "\ufffd"]
+    assert mend_json(b'["\\\\\\\x01"]') is None
+
+
+def test_what_is_too_long_to_mend() -> None:
+    """Mending has a bound of its own: a strict decoder takes any length, this one would hold everybody up."""
+    room = b'"\x01' + b"a" * (MAX_MEND_BYTES - 3) + b'"'
+
+    assert len(room) == MAX_MEND_BYTES
+    assert mend_json(room) is not None
+    assert mend_json(room + b" ") is None
 
 
 PIECES = [
