@@ -10,6 +10,8 @@ ENCODING = "o200k_base"  # the newest public vocabulary; other families differ b
 _PER_MESSAGE = 4  # role and separators of a chat message, by OpenAI's published counting recipe
 # A longer text is counted in part and extrapolated: 0.5 ms of prose, 18 ms of noise (measured), while all streams wait.
 MAX_COUNTED_CHARS = 131_072
+# Of an answer that much is kept while it streams: some 8,000 tokens. Each open stream holds it, so it is kept small.
+MAX_KEPT_CHARS = 32_768
 _NO_LIMIT = 1 << 40  # tokens
 _FOLD_AT = 64  # pieces kept apart before they are joined: a Python string of one token weighs over 50 bytes
 
@@ -49,7 +51,7 @@ class Tally:
 
     A provider sends at least one token per content delta, so the number of deltas is a floor for the count; the text
     counted as a whole covers providers that put many tokens in one delta. Memory is bounded: of a long answer only the
-    first `MAX_COUNTED_CHARS` and one delta more are kept, and stand for the rest.
+    first `MAX_KEPT_CHARS` and one delta more are kept, and stand for the rest.
     """
 
     __slots__ = ("_chars", "_kept_chars", "_pieces", "deltas")
@@ -64,7 +66,7 @@ class Tally:
         """Note one content delta."""
         self.deltas += 1
         self._chars += len(text)
-        if self._kept_chars > MAX_COUNTED_CHARS:
+        if self._kept_chars > MAX_KEPT_CHARS:
             return
         self._kept_chars += len(text)
         pieces = self._pieces

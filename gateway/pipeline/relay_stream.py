@@ -137,6 +137,7 @@ class StreamRelay:
                 watch.written_s = now_s
                 await sink.write(out)
                 if sink.blocked:
+                    data = out = b""  # a stuck client is not to hold them too: the socket's buffer has its copy
                     await watch.drain()
 
     async def _finish(self, flow: _Flow) -> None:

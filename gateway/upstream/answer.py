@@ -11,6 +11,9 @@ from gateway.core.errors import UpstreamFailed
 from gateway.upstream.decoding import Inflater
 from gateway.upstream.faults import LIBRARY_ERRORS, failure_of
 
+# At once, however much has come: what is read is written on, and a client that does not read pins what was written.
+READ_BYTES = 65_536
+
 
 class AiohttpAnswer:
     """An answer whose head is here."""
@@ -33,7 +36,7 @@ class AiohttpAnswer:
             UpstreamFailed: The body broke off or made no sense; what had come before was handed out first.
         """
         try:
-            return await self._content.readany()
+            return await self._content.read(READ_BYTES)
         except LIBRARY_ERRORS as exc:
             # aiohttp forgets what it has buffered when a body breaks; those tokens were received and are billed
             rest = b"" if self._is_closed else self._content._read_nowait(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 
-from gateway.dialects.tokens import MAX_COUNTED_CHARS, Tally, count_prompt, count_text
+from gateway.dialects.tokens import MAX_KEPT_CHARS, Tally, count_prompt, count_text
 
 TEXT = "The capital of Indonesia is Jakarta, and it will be Nusantara. " * 20
 
@@ -50,7 +50,7 @@ def test_a_long_answer_is_not_kept() -> None:
     held_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     whole = 400 * count_text(text)
-    assert held_bytes < 2 * MAX_COUNTED_CHARS
+    assert held_bytes < 2 * MAX_KEPT_CHARS
     assert abs(tally.tokens() - whole) < whole / 100
 
 
