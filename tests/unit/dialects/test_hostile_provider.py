@@ -135,6 +135,17 @@ def test_our_own_credential_and_address_are_hidden() -> None:
     assert hide(said, PROVIDER) == b"invalid key [removed] at [removed], [removed]"
 
 
+def test_an_escape_does_not_bring_the_credential_to_a_caller() -> None:
+    """What a provider spells with escapes is text again by the time a caller reads it, so it is hidden too."""
+    escaped = "".join(f"\\u{ord(char):04x}" for char in f"{SECRET} at gpu-node-7:8000")
+    body = b'{"error":{"message":"bad key ' + escaped.encode() + b'","param":"' + escaped.encode() + b'"}}'
+
+    failure = DIALECTS["openai_chat"].read_failure(400, {}, hide(body, PROVIDER), 0.0)
+
+    assert failure.public_message == "bad key [removed] at [removed]"
+    assert failure.param == "[removed] at [removed]"
+
+
 @pytest.mark.parametrize(
     "text",
     [
