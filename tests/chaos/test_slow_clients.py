@@ -137,8 +137,8 @@ async def test_h6_many_stuck_readers(place: Place) -> None:
     print("memory per stuck reader, KiB:", (peak - memory) // CROWD // 1024)
 
     assert {row["outcome"] for row in book.receipts} == {"cancelled"}
-    # One receive of the event loop (256 KiB at most, from a provider that floods), what was written of it (64 KiB), what
-    # is kept for counting (32 KiB), and the stream itself (34 KiB, measured idle). Defaults cost 0.4 to 1.2 MB.
+    # One receive of the event loop (256 KiB at most, from a provider that floods), what was written of it (64 KiB),
+    # what is kept for counting (32 KiB), and the stream itself (34 KiB, measured idle). Defaults cost 0.4 to 1.2 MB.
     assert (peak - memory) / CROWD < (256 + 64 + 32 + 34) * 1024
     await until(lambda: gateway.sockets(provider.port) == 0)
 
