@@ -1,13 +1,18 @@
-"""The port `UpstreamAnswer` on aiohttp's response."""
+"""The port `UpstreamAnswer` on aiohttp's connection and body."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 
-from aiohttp import ClientResponse
+from aiohttp import ClientConnectionError
+from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
+from aiohttp.streams import StreamReader
+from multidict import CIMultiDict
 
 from gateway.core.errors import UpstreamFailed
+from gateway.upstream.connection import Wire
 from gateway.upstream.decoding import Inflater
 from gateway.upstream.faults import LIBRARY_ERRORS, failure_of
 
@@ -16,17 +21,24 @@ READ_BYTES = 65_536
 
 
 class AiohttpAnswer:
-    """An answer whose head is here."""
+    """An answer whose head is here. Its connection goes back to the pool when the body ends."""
 
-    def __init__(self, response: ClientResponse, linger_s: float, lingering: set[AiohttpAnswer]) -> None:
-        self.status: int = response.status
-        self.headers: Mapping[str, str] = response.headers
-        self._response = response
-        self._content = response.content
+    def __init__(
+        self,
+        head: RawResponseMessage,
+        content: StreamReader,
+        connection: Connection,
+        linger_s: float,
+        lingering: set[AiohttpAnswer],
+    ) -> None:
+        self.status: int = head.code
+        self.headers: Mapping[str, str] = head.headers
+        self._content = content
+        self._connection: Connection | None = connection
         self._linger_s = linger_s
         self._lingering = lingering
         self._timer: asyncio.TimerHandle | None = None
-        self._is_closed = False
+        content.on_eof(self._ended)
 
     async def read(self) -> bytes:
         """
@@ -39,43 +51,59 @@ class AiohttpAnswer:
             return await self._content.read(READ_BYTES)
         except LIBRARY_ERRORS as exc:
             # aiohttp forgets what it has buffered when a body breaks; those tokens were received and are billed
-            rest = b"" if self._is_closed else self._content._read_nowait(-1)
+            rest = b"" if self._connection is None else self._content._read_nowait(-1)
             if rest:
                 return rest
             raise UpstreamFailed(failure_of(exc)) from exc
 
     def close(self) -> None:
         """Drop the connection at once, unless the body has ended and it is back in the pool."""
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._lingering.discard(self)
-        self._response.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._content.set_exception(ClientConnectionError("closed by us"))
+            connection.close()
+            self._stop_lingering()
 
     def release(self) -> None:
         """
         Keep the connection if the body has ended or ends shortly, else drop it. Does not wait.
 
-        aiohttp puts the connection back by itself when the end comes, and `close` leaves it alone from then on: so one
-        timer is all that is needed, and none when the end is here already.
+        Nothing is to be done when the end is here already: the connection is back.
         """
-        if self._response.closed or self._timer is not None:
+        if self._connection is None or self._timer is not None:
             return
         self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.close)
         self._lingering.add(self)
 
+    def _ended(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        wire = connection.protocol
+        if isinstance(wire, Wire) and wire.is_sending:
+            connection.close()  # the rest of the request would be taken for the next one
+        else:
+            connection.release()
+        self._stop_lingering()
 
-class DecodedAnswer(AiohttpAnswer):
+    def _stop_lingering(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._lingering.discard(self)
+
+
+class DecodedAnswer:
     """An answer that came compressed; what it says of its length and encoding does not hold for the bytes we give."""
 
-    def __init__(
-        self, response: ClientResponse, linger_s: float, lingering: set[AiohttpAnswer], inflater: Inflater
-    ) -> None:
-        super().__init__(response, linger_s, lingering)
-        headers = response.headers.copy()
+    def __init__(self, answer: AiohttpAnswer, inflater: Inflater) -> None:
+        headers = CIMultiDict(answer.headers)
         headers.popall("Content-Encoding")
         headers.popall("Content-Length", None)
-        self.headers = headers
+        self.status = answer.status
+        self.headers: Mapping[str, str] = headers
+        self.close = answer.close
+        self.release = answer.release
+        self._answer = answer
         self._inflater = inflater
 
     async def read(self) -> bytes:
@@ -83,7 +111,7 @@ class DecodedAnswer(AiohttpAnswer):
         while True:
             if out := inflater.take():
                 return out
-            data = await super().read()
+            data = await self._answer.read()
             if not data:
                 inflater.finish()
                 return b""

@@ -1,20 +1,27 @@
-"""The port `Upstream` on aiohttp's client session. Nothing of aiohttp leaves this package."""
+"""The port `Upstream` on aiohttp's pool of connections and its parser. Nothing of aiohttp leaves this package.
+
+Between the two, aiohttp's client session builds a request object, a response object and a writing task each time; they
+would cost more than everything else here.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import ClientRequest, ClientTimeout, ConnectionTimeoutError
+from aiohttp.connector import Connection
 from yarl import URL
 
 from gateway import __version__
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import Failure, UpstreamFailed
+from gateway.core.ports import UpstreamAnswer
 from gateway.upstream.answer import AiohttpAnswer, DecodedAnswer
-from gateway.upstream.connection import Connector, RequestBody
+from gateway.upstream.connection import Connector, Wire
 from gateway.upstream.decoding import IDENTITY, SUPPORTED, Inflater
 from gateway.upstream.dns import Lookup, Resolver, system_lookup
 from gateway.upstream.faults import LIBRARY_ERRORS, encoding_failure, failure_of
@@ -63,30 +70,21 @@ class AiohttpUpstream:
     def __init__(
         self, limits: UpstreamLimits, *, tls: ssl.SSLContext | None = None, lookup: Lookup = system_lookup
     ) -> None:
-        self._linger_s = limits.linger_s
+        self._limits = limits
         self._lingering: set[AiohttpAnswer] = set()
         self._resolver = Resolver(lookup, deadline_s=limits.dns_s)
-        self._session = ClientSession(
-            connector=Connector(
-                limit=0,
-                limit_per_host=limits.max_connections,
-                keepalive_timeout=limits.pool_idle_s,
-                ttl_dns_cache=DNS_CACHE_S,
-                resolver=self._resolver,
-                ssl=tls or True,
-            ),
-            headers=HEADERS,
-            timeout=_timeout(limits),
-            cookie_jar=_NoCookies(),
-            trust_env=False,
-            auto_decompress=False,
-            read_bufsize=limits.read_buffer_bytes,
-            max_line_size=limits.max_header_bytes,
-            max_field_size=limits.max_header_bytes,
-            max_headers=limits.max_headers,
+        self._timeout = _timeout(limits)
+        self._connector = Connector(
+            limit=0,
+            limit_per_host=limits.max_connections,
+            keepalive_timeout=limits.pool_idle_s,
+            ttl_dns_cache=DNS_CACHE_S,
+            resolver=self._resolver,
+            ssl=tls or True,
         )
+        self._target = lru_cache(maxsize=MAX_URLS)(_target)
 
-    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None] = lambda: None) -> AiohttpAnswer:
+    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None] = lambda: None) -> UpstreamAnswer:
         """
         Send *request* and wait for the head of the answer, any status but 1xx. Redirects are not followed.
 
@@ -96,38 +94,94 @@ class AiohttpUpstream:
         Raises:
             UpstreamFailed: No head came, or one that announces an encoding we do not know.
         """
+        target = self._target(request.url)
         try:
-            body = RequestBody(request.body, on_sent)
-            response = await self._session.post(
-                _url(request.url), data=body, headers=request.headers, allow_redirects=False
-            )
+            connection, wire = await self._connect(target)
+            try:
+                self._prepare(wire)
+                wire.ask(_head(target, request), request.body, on_sent)
+                head, content = await wire.answer()
+            except BaseException:
+                connection.close()
+                raise
         except LIBRARY_ERRORS as exc:
             raise UpstreamFailed(failure_of(exc)) from exc
-        encoding = response.headers.get("Content-Encoding")
-        if encoding is None and response.status >= 200 and _was_asked(response):
-            return AiohttpAnswer(response, self._linger_s, self._lingering)
-        return self._odd(response, (encoding or "").strip().lower())
+        answer = AiohttpAnswer(head, content, connection, self._limits.linger_s, self._lingering)
+        encoding = answer.headers.get("Content-Encoding")
+        if encoding is None and head.code >= 200:
+            return answer
+        return _odd(answer, (encoding or "").strip().lower())
 
     async def close(self) -> None:
         """Drop every connection, also those of open answers."""
         for answer in tuple(self._lingering):
             answer.close()
-        await self._session.close()
+        await self._connector.close()
         await self._resolver.close()
 
-    def _odd(self, response: ClientResponse, encoding: str) -> AiohttpAnswer:
-        if response.status < 200:
-            failure = Failure("upstream_error", "protocol", detail=f"status {response.status}")
-        elif not _was_asked(response):
-            failure = Failure("upstream_error", "protocol", detail="an answer before the request")
-        elif encoding in IDENTITY:
-            return AiohttpAnswer(response, self._linger_s, self._lingering)
-        elif encoding in SUPPORTED:
-            return DecodedAnswer(response, self._linger_s, self._lingering, Inflater(encoding))
-        else:
-            failure = encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}")
-        response.close()
-        raise UpstreamFailed(failure)
+    async def _connect(self, target: _Target) -> tuple[Connection, Wire]:
+        """A connection of the pool, or a new one."""
+        while True:
+            try:
+                connection = await self._connector.connect(target.request, [], self._timeout)
+            except TimeoutError as exc:
+                raise ConnectionTimeoutError(f"no connection to {target.request.url.host}") from exc
+            wire = connection.protocol
+            assert isinstance(wire, Wire)
+            try:
+                if await wire.is_fit():
+                    return connection, wire
+                if not wire.was_used:
+                    raise wire.doubt()
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()
+
+    def _prepare(self, wire: Wire) -> None:
+        limits = self._limits
+        wire.set_response_params(
+            read_until_eof=True,
+            auto_decompress=False,
+            read_bufsize=limits.read_buffer_bytes,
+            max_line_size=limits.max_header_bytes,
+            max_field_size=limits.max_header_bytes,
+            max_headers=limits.max_headers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is the same for every request to one URL.
+
+    Attributes:
+        request: What the library's pool wants to know; never sent.
+        lines: The first lines of a head.
+    """
+
+    request: ClientRequest
+    lines: str
+
+
+def _target(url: str) -> _Target:
+    request = ClientRequest("POST", URL(url, encoded=True), loop=asyncio.get_running_loop())
+    own = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+    return _Target(request, f"POST {request.url.raw_path_qs} HTTP/1.1\r\nHost: {request.headers['Host']}\r\n{own}")
+
+
+def _head(target: _Target, request: UpstreamRequest) -> bytes:
+    """
+    The head of *request*.
+
+    Raises:
+        ValueError: A header holds a line break. None gets this far: ours are checked with the settings, and a client's
+            cannot be received with one.
+    """
+    headers = request.headers
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise ValueError("a header with a line break")
+    return f"{target.lines}{lines}Content-Length: {len(request.body)}\r\n\r\n".encode("utf-8", "surrogateescape")
 
 
 def _timeout(limits: UpstreamLimits) -> ClientTimeout:
@@ -141,23 +195,14 @@ def _timeout(limits: UpstreamLimits) -> ClientTimeout:
     return ClientTimeout(total=None, connect=wait_s, sock_connect=limits.connect_s)
 
 
-class _NoCookies(DummyCookieJar):
-    """One tenant's answer must not colour another's request; aiohttp's own dummy still parses every cookie."""
-
-    def update_cookies_from_headers(self, headers: object, response_url: URL) -> None:
-        pass
-
-
-def _was_asked(response: ClientResponse) -> bool:
-    """Whether any byte of the request was out. If not, the answer is a stray one, perhaps to somebody else's request.
-
-    aiohttp would hand it over, and pool the connection, its writing task cancelled before the first step.
-    """
-    writer = response._stream_writer
-    return (response._output_size if writer is None else writer.output_size) > 0
-
-
-@lru_cache(maxsize=MAX_URLS)
-def _url(url: str) -> URL:
-    """Parsed once, and sent as written: aiohttp caches what it derives from a URL on the object."""
-    return URL(url, encoded=True)
+def _odd(answer: AiohttpAnswer, encoding: str) -> UpstreamAnswer:
+    if answer.status < 200:
+        failure = Failure("upstream_error", "protocol", detail=f"status {answer.status}")
+    elif encoding in IDENTITY:
+        return answer
+    elif encoding in SUPPORTED:
+        return DecodedAnswer(answer, Inflater(encoding))
+    else:
+        failure = encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}")
+    answer.close()
+    raise UpstreamFailed(failure)

@@ -16,13 +16,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import ClientPayloadError, TCPConnector
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp import ClientPayloadError, ServerDisconnectedError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
-from aiohttp.http import RawResponseMessage, StreamWriter
+from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.payload import Payload
 from aiohttp.streams import StreamReader
 
 if sys.platform != "win32":
@@ -40,6 +38,65 @@ class Wire(ResponseHandler):
     """One connection to a provider."""
 
     _interim = 0
+    _unsent = memoryview(b"")  # of the request under way
+    _on_sent: Callable[[], None]
+    was_used = False  # whether it has carried a request
+
+    def ask(self, head: bytes, body: bytes, on_sent: Callable[[], None]) -> None:
+        """Send a request; what the peer does not take at once follows as it does, while its answer is read.
+
+        *on_sent* is called when all of it is with the kernel or the transport's buffer.
+        """
+        transport = self.transport
+        assert transport is not None
+        self.was_used = True
+        if len(body) <= SLICE_BYTES:
+            transport.write(head + body)
+            on_sent()
+            return
+        self._unsent, self._on_sent = memoryview(body), on_sent
+        transport.write(head)
+        self._send()
+
+    async def answer(self) -> tuple[RawResponseMessage, StreamReader]:
+        """The head of the answer, and its body to come; heads with 1xx are skipped.
+
+        Raises:
+            HttpProcessingError: What came is no head.
+            ClientConnectionError: None came.
+        """
+        while True:
+            message, content = await self.read()
+            if not 100 <= message.code < 200 or message.code == 101:
+                return message, content
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the request under way has not been sent whole."""
+        return bool(self._unsent)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._send()
+
+    def _send(self, turns: int = LISTEN_TURNS) -> None:
+        """Write until the transport has enough; it asks for more by `resume_writing`.
+
+        Before every slice the loop may take what the peer has sent, if it has: one that refuses a request early closes
+        at once, a write that fails would throw the refusal away unread, and all we could tell is a reset.
+        """
+        while self._unsent and not self._paused:
+            transport = self.transport
+            if transport is None or transport.is_closing():
+                return
+            if turns and _has_sent(transport):
+                self._loop.call_soon(self._send, turns - 1)
+                return
+            piece, self._unsent = self._unsent[:SLICE_BYTES], self._unsent[SLICE_BYTES:]
+            transport.write(piece)
+            turns = LISTEN_TURNS
+            if not self._unsent:
+                self._on_sent()
 
     def close(self) -> None:
         """Close the socket in this turn of the loop, whatever is still to be written.
@@ -73,15 +130,22 @@ class Wire(ResponseHandler):
         if self.transport is not None:
             self.transport.abort()
 
-    async def listen(self) -> None:
-        """Let the loop take what the peer has sent, if it has: one that refuses a request early closes at once.
+    async def is_fit(self) -> bool:
+        """Whether a connection from the pool may serve a request; what the kernel has got since is looked at first.
 
-        A write that fails would otherwise throw the refusal away unread, and all we could tell is a reset.
+        A provider drops idle connections when it likes, and a request that meets its FIN is lost.
         """
         transport = self.transport
-        if transport is not None and not transport.is_closing() and _has_sent(transport):
+        if self.was_used and transport is not None and _has_sent(transport):
             for _ in range(LISTEN_TURNS):
                 await asyncio.sleep(0)
+        return self.is_connected()
+
+    def doubt(self) -> Exception:
+        """Why a connection that is not fit is not."""
+        if self._tail:
+            return HttpProcessingError(message="an answer before the request")
+        return ServerDisconnectedError()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """Fail the answer's body too: a parse error inside it would otherwise leave the reader waiting for ever."""
@@ -116,40 +180,6 @@ class Connector(TCPConnector):
         super()._release(key, protocol, should_close=should_close)
         if isinstance(protocol, Wire):
             protocol.rest()
-
-
-class RequestBody(Payload):
-    """A body already in memory, written slice by slice so that a slow peer holds back the writer, not the memory.
-
-    aiohttp's own payload for bytes hands the whole body to the transport at once and warns above 1 MiB.
-    """
-
-    _autoclose = True
-
-    def __init__(self, value: bytes, on_sent: Callable[[], None]) -> None:
-        super().__init__(value, content_type="application/json")
-        self._size = len(value)
-        self._on_sent = on_sent
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        text: str = self._value.decode(encoding, errors)
-        return text
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        await self.write_with_length(writer, None)
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        body: bytes = self._value if content_length is None else self._value[:content_length]
-        if len(body) <= SLICE_BYTES:
-            await writer.write(body)
-        else:
-            view = memoryview(body)
-            wire = writer.protocol if isinstance(writer, StreamWriter) else None
-            for start in range(0, len(body), SLICE_BYTES):
-                if start and isinstance(wire, Wire):
-                    await wire.listen()
-                await writer.write(view[start : start + SLICE_BYTES])
-        self._on_sent()
 
 
 def _wire(loop: asyncio.AbstractEventLoop) -> ResponseHandler:

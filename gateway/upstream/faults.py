@@ -10,15 +10,14 @@ from aiohttp import (
     ClientConnectorDNSError,
     ClientConnectorError,
     ClientPayloadError,
-    ClientResponseError,
     ClientSSLError,
     ConnectionTimeoutError,
 )
-from aiohttp.http_exceptions import ContentLengthError, TransferEncodingError
+from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, TransferEncodingError
 
 from gateway.core.errors import Failure, FailureClass
 
-LIBRARY_ERRORS = (ClientConnectionError, ClientResponseError, ClientPayloadError)
+LIBRARY_ERRORS = (ClientConnectionError, HttpProcessingError, ClientPayloadError)
 """What a peer or the network can cause. Other exceptions are bugs of ours and are not to be caught."""
 
 MAX_DETAIL_CHARS = 500  # one log line: aiohttp quotes up to a whole head of garbage
@@ -26,7 +25,7 @@ MAX_DETAIL_CHARS = 500  # one log line: aiohttp quotes up to a whole head of gar
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
 
 
-def failure_of(exc: ClientConnectionError | ClientResponseError | ClientPayloadError) -> Failure:
+def failure_of(exc: ClientConnectionError | HttpProcessingError | ClientPayloadError) -> Failure:
     """
     *exc* in our words.
 
@@ -55,7 +54,7 @@ def _reason(exc: Exception) -> str:
             return "tls"
         case ClientConnectorError():
             return "connect_timeout" if exc.os_error.errno == errno.ETIMEDOUT else "connect"
-        case ClientResponseError():
+        case HttpProcessingError():
             return "protocol"
         case ClientPayloadError():
             return _body_reason(exc.__cause__)
@@ -72,6 +71,6 @@ def _body_reason(cause: BaseException | None) -> str:
 
 
 def _detail(exc: Exception) -> str:
-    text = exc.message if isinstance(exc, ClientResponseError) else str(exc)
+    text = exc.message if isinstance(exc, HttpProcessingError) else str(exc)
     text = _QUERY.sub(r"\1?...", text)
     return f"{type(exc).__name__}: {text}"[:MAX_DETAIL_CHARS]

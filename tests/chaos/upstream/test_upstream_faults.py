@@ -392,7 +392,7 @@ async def test_detail_holds_no_secret(upstream: AiohttpUpstream, peer: RawPeer) 
     details = [garbage.detail, refused.detail, stalled.detail]
     assert not [detail for detail in details if "canary" in detail or "application/json" in detail]
     assert [detail.partition(":")[0] for detail in details] == [
-        "ClientResponseError",
+        "HttpProcessingError",
         "ClientConnectorError",
         "ConnectionTimeoutError",
     ]

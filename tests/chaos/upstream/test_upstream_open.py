@@ -51,7 +51,6 @@ async def test_request_as_sent(upstream: AiohttpUpstream, peer: RawPeer) -> None
     assert lines[0] == "post /v1/chat/completions?alt=sse&x=%2f http/1.1"
     assert sorted(lines[1:]) == [
         "accept-encoding: identity",
-        "accept: */*",
         "content-length: 7",
         "content-type: application/json",
         f"host: 127.0.0.1:{peer.port}",
@@ -82,7 +81,7 @@ async def test_large_body_to_a_slow_peer(upstream: AiohttpUpstream, peer: RawPee
     await peer.accept()
     await asyncio.sleep(0.2)  # until the kernel's buffers are full; there is no event for that
 
-    (wire,) = upstream._session.connector._acquired  # type: ignore[union-attr]
+    (wire,) = upstream._connector._acquired
     buffered = wire.transport.get_write_buffer_size()  # type: ignore[union-attr]
 
     assert 0 < buffered <= 4 * SLICE_BYTES
