@@ -99,7 +99,7 @@ class App:
         self._stop = asyncio.Event()
         self._running: set[Watch] = set()
         self._board = BreakerBoard(_breaker_rules(settings), _budget_rules(settings), self._route_changed)
-        self._upstream = AiohttpUpstream(_upstream_limits(settings))
+        self._upstream = AiohttpUpstream(_upstream_limits(settings), self._tasks)
         self._stores = open_stores(build_keys(settings), clock_s=time.monotonic, workers=settings.server.workers)
         hooks = Hooks(
             new_request_id=new_request_id,

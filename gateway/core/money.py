@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gateway.core.usage import Usage
 
@@ -39,6 +40,7 @@ def _millionths(text: str) -> int:
     return int(whole + places.ljust(6, "0"))
 
 
+@lru_cache(maxsize=1024)  # everything said of an exchange says its cost
 def format_usd(pico_usd: int) -> str:
     """*pico_usd* as a plain decimal of USD: exact, at least six places, never an exponent."""
     sign = "-" if pico_usd < 0 else ""

@@ -73,22 +73,36 @@ class UpstreamAnswer(Protocol):
         """The answer was read to its own terminator: keep the connection if its body ends shortly, else drop it."""
 
 
-class Upstream(Protocol):
-    """The way to providers."""
+class Asking(Protocol):
+    """A request under way to a provider."""
 
-    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
-        """Send *request* and wait for the head of the answer. Cancelling it drops the connection at once.
-
-        Args:
-            on_sent: Called when the whole request is on its way: from then on the provider may work for it.
+    async def answer(self) -> UpstreamAnswer:
+        """The answer, as soon as its head is here. Resumable: a wait that was cut short may be begun anew.
 
         Raises:
             UpstreamFailed: No head came.
         """
 
+    def close(self) -> None:
+        """Drop the connection at once, whatever is under way, the body of the answer included. Synchronous."""
+
+
+class Upstream(Protocol):
+    """The way to providers."""
+
+    def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Asking:
+        """Send *request*, without waiting for anything. Whoever asks closes: the asking, or the answer it gave.
+
+        Args:
+            on_sent: Called when the whole request is on its way: from then on the provider may work for it.
+        """
+
 
 class Sink(Protocol):
-    """The client's side of a stream."""
+    """The client's side of an exchange."""
+
+    def on_leave(self, leave: Callable[[], None]) -> None:
+        """Have *leave* called in the very moment in which the client is seen to be gone; the newest one counts."""
 
     @property
     def committed(self) -> bool:

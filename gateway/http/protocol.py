@@ -41,7 +41,7 @@ class GatewayProtocol(RequestHandler):
     than we write: whatever the answer is, and whether or not the connection is being closed behind it.
     """
 
-    __slots__ = ("_broken", "_chunked", "_head", "_head_due_s", "_payload", "_server", "_stall")
+    __slots__ = ("_broken", "_chunked", "_head", "_head_due_s", "_leave", "_payload", "_server", "_stall")
 
     def __init__(self, server: GatewayServer, loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> None:
         super().__init__(server, loop=loop, logger=_SILENT, **options)
@@ -51,6 +51,7 @@ class GatewayProtocol(RequestHandler):
         self._head_due_s = 0.0  # loop time by which it must be whole; 0 when none is arriving
         self._payload: StreamReader = EMPTY_PAYLOAD  # body of the newest request
         self._chunked = False  # how that body is framed
+        self._leave: Callable[[], None] | None = None  # while a request is under way
         self._stall: StallWatch | None = None  # while the client owes us reading
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,7 +74,22 @@ class GatewayProtocol(RequestHandler):
         waiting.add(protocol)
         transport.set_protocol(protocol)
 
+    def on_leave(self, leave: Callable[[], None]) -> None:
+        """Have *leave* called when the client goes before the request under way is answered."""
+        self._leave = leave
+
+    def eof_received(self) -> None:
+        """The client has closed: what is done for it ends here and now, not some turns of a busy loop later."""
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+            if self._task_handler is not None:
+                self._task_handler.cancel()
+
     def connection_lost(self, exc: BaseException | None) -> None:
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
         super().connection_lost(exc)
         self._stop_watching()
 
@@ -152,6 +168,11 @@ class GatewayProtocol(RequestHandler):
     def pause_reading(self) -> None:
         if not self._stop_listening():
             super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Only what was paused: the framework calls this for every read, and each time parses nothing."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
     def _pause_reading_for_buffer(self) -> None:
         if not self._stop_listening():
@@ -306,6 +327,7 @@ class GatewayProtocol(RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send *resp*; what cannot be sent (no response at all, a header with a line break) is a crash, answered."""
+        self._leave = None
         try:
             # Not isinstance: responses are abstract mappings, which makes it the dearest line of a request.
             if not hasattr(resp, "prepare") or hasattr(resp, "__http_exception__"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -10,6 +11,7 @@ from aiohttp.http import HttpVersion11
 from aiohttp_sse import EventSourceResponse
 
 from gateway.http.answer_headers import Headers
+from gateway.http.protocol import GatewayProtocol
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 
@@ -44,10 +46,14 @@ class StreamSink:
 
     def __init__(self, request: web.BaseRequest, send_timeout_s: float) -> None:
         self._request = request
-        self._protocol = request.protocol
+        self._protocol = cast(GatewayProtocol, request.protocol)  # the server makes no others
         self._send_timeout_s = send_timeout_s
         self._writer: AbstractStreamWriter | None = None
         self.response: FrameResponse | None = None
+
+    def on_leave(self, leave: Callable[[], None]) -> None:
+        """Have *leave* called in the very moment in which the client is seen to be gone; the newest one counts."""
+        self._protocol.on_leave(leave)
 
     @property
     def committed(self) -> bool:

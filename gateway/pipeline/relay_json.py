@@ -7,7 +7,7 @@ from functools import partial
 
 from gateway.core.errors import UpstreamFailed
 from gateway.core.exchange import Answer, Exchange
-from gateway.core.ports import UpstreamAnswer
+from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.dialects.base import Completion, Journey
 from gateway.dialects.failures import malformed
 from gateway.pipeline.opening import Opening, charge_prompt
@@ -21,12 +21,12 @@ MAX_BODY_BYTES = 64 * 1024 * 1024  # images in an answer are tens of megabytes a
 class JsonRelay:
     """One request. `run` gives the answer, or raises what becomes a plain HTTP error."""
 
-    def __init__(self, exchange: Exchange, services: Services, settlement: Settlement) -> None:
+    def __init__(self, exchange: Exchange, services: Services, sink: Sink, settlement: Settlement) -> None:
         self._exchange = exchange
         self._services = services
         self._settlement = settlement
         self._dialect = services.dialects[exchange.call.dialect]
-        self.watch = JsonWatch(services, exchange.started_s)
+        self.watch = JsonWatch(services, sink, exchange.started_s)
 
     async def run(self) -> Answer:
         """

@@ -64,7 +64,7 @@ class Pipeline:
         if exchange.call.stream:
             relay = StreamRelay(exchange, self._services, sink, settlement)
         else:
-            relay = JsonRelay(exchange, self._services, settlement)
+            relay = JsonRelay(exchange, self._services, sink, settlement)
         self._running.add(relay.watch)
         try:
             return await relay.run()

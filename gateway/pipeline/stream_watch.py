@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.core.call import UpstreamRequest
 from gateway.core.errors import FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, UpstreamFailed
 from gateway.core.exchange import Exchange
-from gateway.core.ports import Sink, UpstreamAnswer
+from gateway.core.ports import Sink
 from gateway.dialects.base import Lane
 from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
@@ -33,9 +31,8 @@ class StreamWatch(Watch):
 
     def __init__(self, services: Services, exchange: Exchange, sink: Sink) -> None:
         first_token_s = services.deadlines.first_token_s
-        super().__init__(services, exchange.started_s + first_token_s, FIRST_TOKEN_TIMEOUT)
+        super().__init__(services, sink, exchange.started_s + first_token_s, FIRST_TOKEN_TIMEOUT)
         self._exchange = exchange
-        self._sink = sink
         self._times = services.deadlines
         self._commit_s = exchange.started_s + self._times.commit_after_s
         self.written_s = exchange.started_s
@@ -43,6 +40,7 @@ class StreamWatch(Watch):
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
         self._started = False
+        self._sink = sink
         self._heartbeat = services.dialects[exchange.call.dialect].heartbeat
 
     @property
@@ -132,19 +130,3 @@ class StreamWatch(Watch):
         self._progress_s = now_s = self.now_s()
         if self._complete_s is not None:
             self._complete_s = now_s
-
-    async def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
-        """Send *request*; heartbeats go on meanwhile, which is why it runs as a task of its own."""
-        task = self.services.tasks.spawn(self.services.upstream.open(request, on_sent), name="upstream.open")
-        try:
-            await self.until(lambda: asyncio.wait((task,)))
-        except BaseException:
-            task.cancel()
-            task.add_done_callback(_let_go)  # it may have got its answer in the very turn in which we were told to stop
-            raise
-        return task.result()
-
-
-def _let_go(task: asyncio.Task[UpstreamAnswer]) -> None:
-    if not task.cancelled() and task.exception() is None:
-        task.result().close()

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import NON_STREAM_TIMEOUT, Failure, UpstreamFailed
-from gateway.core.ports import UpstreamAnswer
+from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.pipeline.services import Services
 
 T = TypeVar("T")
@@ -29,8 +29,9 @@ class Watch(ABC):
         expired: The failure when that has passed.
     """
 
-    def __init__(self, services: Services, deadline_s: float, expired: Failure) -> None:
+    def __init__(self, services: Services, sink: Sink, deadline_s: float, expired: Failure) -> None:
         self.services = services
+        self.sink = sink
         self.deadline_s = deadline_s
         self.expired = expired
         self.now_s = services.clock.monotonic_s
@@ -44,6 +45,24 @@ class Watch(ABC):
         """End the exchange with *failure* at its next breath; called from outside, as at shutdown."""
         self._interruption = failure
         self._cut()
+
+    async def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
+        """
+        Send *request* and wait for the head of the answer.
+
+        Should the client leave, here or later, the connection is closed before anything else is done: under load some
+        turns of the loop may lie between that moment and the one in which the exchange's own task is told.
+
+        Raises:
+            UpstreamFailed: None came, or not in time.
+        """
+        asking = self.services.upstream.ask(request, on_sent)
+        self.sink.on_leave(asking.close)
+        try:
+            return await self.step(asking.answer)
+        except BaseException:
+            asking.close()
+            raise
 
     async def until(self, step: Callable[[], Awaitable[T]]) -> T:
         """
@@ -122,10 +141,6 @@ class Watch(ABC):
     def next_wake_s(self) -> float:
         """Monotonic seconds of the nearest deadline."""
 
-    @abstractmethod
-    async def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
-        """Send *request*. Raises UpstreamFailed when no head of an answer comes in time."""
-
     @property
     @abstractmethod
     def committed(self) -> bool:
@@ -137,8 +152,8 @@ class JsonWatch(Watch):
 
     committed = False
 
-    def __init__(self, services: Services, started_s: float) -> None:
-        super().__init__(services, started_s + services.deadlines.non_stream_s, NON_STREAM_TIMEOUT)
+    def __init__(self, services: Services, sink: Sink, started_s: float) -> None:
+        super().__init__(services, sink, started_s + services.deadlines.non_stream_s, NON_STREAM_TIMEOUT)
 
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
         return await step()  # the relay has the whole exchange watched at once
@@ -149,6 +164,3 @@ class JsonWatch(Watch):
 
     def next_wake_s(self) -> float:
         return self.deadline_s
-
-    async def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> UpstreamAnswer:
-        return await self.services.upstream.open(request, on_sent)

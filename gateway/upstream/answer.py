@@ -12,7 +12,7 @@ from aiohttp.streams import StreamReader
 from multidict import CIMultiDict
 
 from gateway.core.errors import UpstreamFailed
-from gateway.upstream.connection import Wire
+from gateway.upstream.connection import wire_of
 from gateway.upstream.decoding import Inflater
 from gateway.upstream.faults import LIBRARY_ERRORS, failure_of
 
@@ -20,22 +20,29 @@ from gateway.upstream.faults import LIBRARY_ERRORS, failure_of
 READ_BYTES = 65_536
 
 
+class Lingering:
+    """The answers that may still end their bodies within *grace_s* seconds after nobody reads them any more."""
+
+    def __init__(self, grace_s: float) -> None:
+        self.grace_s = grace_s
+        self.answers: set[AiohttpAnswer] = set()
+
+    def close(self) -> None:
+        """Wait for none of them."""
+        for answer in tuple(self.answers):
+            answer.close()
+
+
 class AiohttpAnswer:
     """An answer whose head is here. Its connection goes back to the pool when the body ends."""
 
     def __init__(
-        self,
-        head: RawResponseMessage,
-        content: StreamReader,
-        connection: Connection,
-        linger_s: float,
-        lingering: set[AiohttpAnswer],
+        self, head: RawResponseMessage, content: StreamReader, connection: Connection, lingering: Lingering
     ) -> None:
         self.status: int = head.code
         self.headers: Mapping[str, str] = head.headers
         self._content = content
         self._connection: Connection | None = connection
-        self._linger_s = linger_s
         self._lingering = lingering
         self._timer: asyncio.TimerHandle | None = None
         content.on_eof(self._ended)
@@ -72,15 +79,16 @@ class AiohttpAnswer:
         """
         if self._connection is None or self._timer is not None:
             return
-        self._timer = asyncio.get_running_loop().call_later(self._linger_s, self.close)
-        self._lingering.add(self)
+        self._timer = asyncio.get_running_loop().call_later(self._lingering.grace_s, self.close)
+        self._lingering.answers.add(self)
 
     def _ended(self) -> None:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        wire = connection.protocol
-        if isinstance(wire, Wire) and wire.is_sending:
+        if connection.protocol is None:
+            return  # dropped
+        if wire_of(connection).is_sending:
             connection.close()  # the rest of the request would be taken for the next one
         else:
             connection.release()
@@ -89,7 +97,7 @@ class AiohttpAnswer:
     def _stop_lingering(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._lingering.discard(self)
+            self._lingering.answers.discard(self)
 
 
 class DecodedAnswer:

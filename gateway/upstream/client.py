@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from aiohttp import ClientRequest, ClientTimeout, ConnectionTimeoutError
-from aiohttp.connector import Connection
 from yarl import URL
 
 from gateway import __version__
+from gateway.aio import Tasks
 from gateway.core.call import UpstreamRequest
-from gateway.core.errors import Failure, UpstreamFailed
-from gateway.core.ports import UpstreamAnswer
-from gateway.upstream.answer import AiohttpAnswer, DecodedAnswer
-from gateway.upstream.connection import Connector, Wire
-from gateway.upstream.decoding import IDENTITY, SUPPORTED, Inflater
+from gateway.upstream.answer import Lingering
+from gateway.upstream.asking import Asking
+from gateway.upstream.connection import Connector, wire_of
 from gateway.upstream.dns import Lookup, Resolver, system_lookup
-from gateway.upstream.faults import LIBRARY_ERRORS, encoding_failure, failure_of
+from gateway.upstream.faults import LIBRARY_ERRORS
 
 DNS_CACHE_S = 10  # aiohttp's own default: providers move their traffic by DNS
 MAX_URLS = 512  # a deployment has some dozen: one per provider, or one per model where the path names it
@@ -63,18 +61,25 @@ class AiohttpUpstream:
     There is no deadline on answers here: the pipeline owns those.
 
     Args:
+        tasks: Where connections are made, so that nobody has to wait for one that is given up.
         tls: Replaces the system's trust store, as for a private certificate authority.
         lookup: Replaces the system's name look-up.
     """
 
     def __init__(
-        self, limits: UpstreamLimits, *, tls: ssl.SSLContext | None = None, lookup: Lookup = system_lookup
+        self,
+        limits: UpstreamLimits,
+        tasks: Tasks,
+        *,
+        tls: ssl.SSLContext | None = None,
+        lookup: Lookup = system_lookup,
     ) -> None:
-        self._limits = limits
-        self._lingering: set[AiohttpAnswer] = set()
+        self._tasks = tasks
+        self._lingering = Lingering(limits.linger_s)
         self._resolver = Resolver(lookup, deadline_s=limits.dns_s)
         self._timeout = _timeout(limits)
         self._connector = Connector(
+            _parsing(limits),
             limit=0,
             limit_per_host=limits.max_connections,
             keepalive_timeout=limits.pool_idle_s,
@@ -84,70 +89,43 @@ class AiohttpUpstream:
         )
         self._target = lru_cache(maxsize=MAX_URLS)(_target)
 
-    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None] = lambda: None) -> UpstreamAnswer:
+    def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Asking:
         """
-        Send *request* and wait for the head of the answer, any status but 1xx. Redirects are not followed.
+        Send *request*: at once over a connection of the pool, or as soon as a new one stands.
+
+        Redirects are not followed.
 
         Args:
             on_sent: Called when the whole request is on its way.
-
-        Raises:
-            UpstreamFailed: No head came, or one that announces an encoding we do not know.
         """
         target = self._target(request.url)
-        try:
-            connection, wire = await self._connect(target)
-            try:
-                self._prepare(wire)
-                wire.ask(_head(target, request), request.body, on_sent)
-                head, content = await wire.answer()
-            except BaseException:
-                connection.close()
-                raise
-        except LIBRARY_ERRORS as exc:
-            raise UpstreamFailed(failure_of(exc)) from exc
-        answer = AiohttpAnswer(head, content, connection, self._limits.linger_s, self._lingering)
-        encoding = answer.headers.get("Content-Encoding")
-        if encoding is None and head.code >= 200:
-            return answer
-        return _odd(answer, (encoding or "").strip().lower())
+        asking = Asking(_head(target, request), request.body, on_sent, self._lingering)
+        connection = self._connector.take(target.request)
+        if connection is not None:
+            asking.send(connection)
+        else:
+            asking.wait_for(self._tasks.spawn(self._connect(target, asking), name="upstream.connect"))
+        return asking
 
     async def close(self) -> None:
         """Drop every connection, also those of open answers."""
-        for answer in tuple(self._lingering):
-            answer.close()
+        self._lingering.close()
         await self._connector.close()
         await self._resolver.close()
 
-    async def _connect(self, target: _Target) -> tuple[Connection, Wire]:
-        """A connection of the pool, or a new one."""
-        while True:
-            try:
-                connection = await self._connector.connect(target.request, [], self._timeout)
-            except TimeoutError as exc:
-                raise ConnectionTimeoutError(f"no connection to {target.request.url.host}") from exc
-            wire = connection.protocol
-            assert isinstance(wire, Wire)
-            try:
-                if await wire.is_fit():
-                    return connection, wire
-                if not wire.was_used:
-                    raise wire.doubt()
-            except BaseException:
+    async def _connect(self, target: _Target, asking: Asking) -> None:
+        try:
+            connection = await self._connector.connect(target.request, [], self._timeout)
+            wire = wire_of(connection)
+            if not wire.is_connected():
                 connection.close()
-                raise
-            connection.close()
-
-    def _prepare(self, wire: Wire) -> None:
-        limits = self._limits
-        wire.set_response_params(
-            read_until_eof=True,
-            auto_decompress=False,
-            read_bufsize=limits.read_buffer_bytes,
-            max_line_size=limits.max_header_bytes,
-            max_field_size=limits.max_header_bytes,
-            max_headers=limits.max_headers,
-        )
+                raise wire.doubt()
+        except TimeoutError:
+            asking.fail(ConnectionTimeoutError(f"no connection to {target.request.url.host}"))
+        except LIBRARY_ERRORS as exc:
+            asking.fail(exc)
+        else:
+            asking.send(connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +162,15 @@ def _head(target: _Target, request: UpstreamRequest) -> bytes:
     return f"{target.lines}{lines}Content-Length: {len(request.body)}\r\n\r\n".encode("utf-8", "surrogateescape")
 
 
+def _parsing(limits: UpstreamLimits) -> Mapping[str, int]:
+    return {
+        "read_bufsize": limits.read_buffer_bytes,
+        "max_line_size": limits.max_header_bytes,
+        "max_field_size": limits.max_header_bytes,
+        "max_headers": limits.max_headers,
+    }
+
+
 def _timeout(limits: UpstreamLimits) -> ClientTimeout:
     """
     The limit on connecting, TLS included; names have their own in `Resolver`.
@@ -193,16 +180,3 @@ def _timeout(limits: UpstreamLimits) -> ClientTimeout:
     """
     wait_s = limits.connect_s if limits.max_connections else None
     return ClientTimeout(total=None, connect=wait_s, sock_connect=limits.connect_s)
-
-
-def _odd(answer: AiohttpAnswer, encoding: str) -> UpstreamAnswer:
-    if answer.status < 200:
-        failure = Failure("upstream_error", "protocol", detail=f"status {answer.status}")
-    elif encoding in IDENTITY:
-        return answer
-    elif encoding in SUPPORTED:
-        return DecodedAnswer(answer, Inflater(encoding))
-    else:
-        failure = encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}")
-    answer.close()
-    raise UpstreamFailed(failure)

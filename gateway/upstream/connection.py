@@ -13,12 +13,13 @@ import select
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiohttp import ClientPayloadError, ServerDisconnectedError, TCPConnector
+from aiohttp import ClientPayloadError, ClientRequest, ServerDisconnectedError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
@@ -30,26 +31,29 @@ if sys.platform != "win32":
 SLICE_BYTES = 65536  # asyncio's default high-water mark for writing: more in one write only fills its buffer
 MAX_INTERIM = 8  # 1xx heads before an answer; servers send one or two, and nobody waits through a flood of them
 LISTEN_TURNS = 2  # a loop asks its sockets after it has run what was ready, and runs what they bring in the next turn
+RESTED_S = 1.0  # node and uvicorn drop idle connections after 5 s, others later; under load none rests so long
 
+_NO_OPTIONS: Mapping[str, Any] = {}
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST and forgets what was not sent
 
 
 class Wire(ResponseHandler):
     """One connection to a provider."""
 
+    _parsing = _NO_OPTIONS  # options of `set_response_params`
     _interim = 0
     _unsent = memoryview(b"")  # of the request under way
     _on_sent: Callable[[], None]
-    was_used = False  # whether it has carried a request
+    _rested_s: float | None = None  # loop time of the end of the last exchange
 
     def ask(self, head: bytes, body: bytes, on_sent: Callable[[], None]) -> None:
-        """Send a request; what the peer does not take at once follows as it does, while its answer is read.
+        """Send a request now; what the peer does not take at once follows as it does, while its answer is read.
 
         *on_sent* is called when all of it is with the kernel or the transport's buffer.
         """
         transport = self.transport
         assert transport is not None
-        self.was_used = True
+        self.set_response_params(read_until_eof=True, auto_decompress=False, **self._parsing)
         if len(body) <= SLICE_BYTES:
             transport.write(head + body)
             on_sent()
@@ -59,7 +63,7 @@ class Wire(ResponseHandler):
         self._send()
 
     async def answer(self) -> tuple[RawResponseMessage, StreamReader]:
-        """The head of the answer, and its body to come; heads with 1xx are skipped.
+        """The head of the answer, and its body to come; heads with 1xx are skipped. Resumable.
 
         Raises:
             HttpProcessingError: What came is no head.
@@ -78,6 +82,11 @@ class Wire(ResponseHandler):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._send()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Only what was paused: the library calls this for every read, and each time parses nothing."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
     def _send(self, turns: int = LISTEN_TURNS) -> None:
         """Write until the transport has enough; it asks for more by `resume_writing`.
@@ -105,8 +114,11 @@ class Wire(ResponseHandler):
         is unsent or unacknowledged it gets a reset instead. Otherwise a FIN, which TCP repeats until it has arrived.
         """
         transport = self.transport
-        if transport is not None and _is_unsent(transport):
-            _set_reset_on_close(transport)
+        if transport is not None:
+            if _is_unsent(transport):
+                _set_reset_on_close(transport)
+            else:
+                _send_fin(transport)
         self.abort()
 
     def is_connected(self) -> bool:
@@ -116,6 +128,7 @@ class Wire(ResponseHandler):
     def rest(self) -> None:
         """Between two exchanges: without a parser, whatever arrives stays visible to `is_connected`."""
         self._parser = None
+        self._rested_s = self._loop.time()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """Take a head, unless it is one 1xx too many: the library skips any number of them."""
@@ -130,15 +143,14 @@ class Wire(ResponseHandler):
         if self.transport is not None:
             self.transport.abort()
 
-    async def is_fit(self) -> bool:
-        """Whether a connection from the pool may serve a request; what the kernel has got since is looked at first.
+    def is_fit(self) -> bool:
+        """Whether the connection may serve a request; one that has rested is asked for what the kernel got meanwhile.
 
         A provider drops idle connections when it likes, and a request that meets its FIN is lost.
         """
-        transport = self.transport
-        if self.was_used and transport is not None and _has_sent(transport):
-            for _ in range(LISTEN_TURNS):
-                await asyncio.sleep(0)
+        rested_s = self._rested_s
+        if rested_s is not None and self.transport is not None and self._loop.time() - rested_s > RESTED_S:
+            return not _has_sent(self.transport) and self.is_connected()
         return self.is_connected()
 
     def doubt(self) -> Exception:
@@ -170,11 +182,32 @@ class Wire(ResponseHandler):
 
 
 class Connector(TCPConnector):
-    """The pool of `Wire`s. Takes the options of `TCPConnector`."""
+    """The pool of `Wire`s.
 
-    def __init__(self, **options: Any) -> None:
+    Args:
+        parsing: Bounds for the parser of answers, in the words of aiohttp's `ResponseHandler.set_response_params`.
+        options: Those of `TCPConnector`.
+    """
+
+    def __init__(self, parsing: Mapping[str, Any] = _NO_OPTIONS, **options: Any) -> None:
         super().__init__(**options)
-        self._factory = functools.partial(_wire, self._loop)
+        self._factory = functools.partial(_wire, self._loop, parsing)
+
+    def take(self, request: ClientRequest) -> Connection | None:
+        """A connection of the pool that may serve a request like *request*, at once."""
+        while True:
+            connection = self._pooled(request.connection_key)
+            if connection is None or wire_of(connection).is_fit():
+                return connection
+            connection.close()
+
+    def _pooled(self, key: ConnectionKey) -> Connection | None:
+        try:
+            self._get(key, []).send(None)
+        except StopIteration as found:  # it waits for traces only, and there are none
+            connection: Connection | None = found.value
+            return connection
+        raise AssertionError("the pool waits")
 
     def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
         super()._release(key, protocol, should_close=should_close)
@@ -182,8 +215,17 @@ class Connector(TCPConnector):
             protocol.rest()
 
 
-def _wire(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
-    return Wire(loop)
+def wire_of(connection: Connection) -> Wire:
+    """The wire of an open *connection* that came from a `Connector`."""
+    wire = connection.protocol
+    assert isinstance(wire, Wire)
+    return wire
+
+
+def _wire(loop: asyncio.AbstractEventLoop, parsing: Mapping[str, Any]) -> ResponseHandler:
+    wire = Wire(loop)
+    wire._parsing = parsing
+    return wire
 
 
 def _broken_body(cause: BaseException) -> ClientPayloadError:
@@ -215,6 +257,16 @@ def _has_sent(transport: asyncio.Transport) -> bool:
         return bool(poller.poll(0))
     except (OSError, ValueError):  # the socket is closed already
         return False
+
+
+def _send_fin(transport: asyncio.Transport) -> None:
+    """Say goodbye now: the loop closes the socket only after it has run everything that is ready."""
+    sock: socket.socket = transport.get_extra_info("socket")
+    try:
+        with socket.fromfd(sock.fileno(), sock.family, sock.type) as twin:  # uvloop's socket has no shutdown
+            twin.shutdown(socket.SHUT_WR)
+    except OSError:  # the socket is closed already, or the peer has closed it
+        pass
 
 
 def _set_reset_on_close(transport: asyncio.Transport) -> None:

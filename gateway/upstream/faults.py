@@ -17,6 +17,7 @@ from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, Tra
 
 from gateway.core.errors import Failure, FailureClass
 
+LibraryError = ClientConnectionError | HttpProcessingError | ClientPayloadError
 LIBRARY_ERRORS = (ClientConnectionError, HttpProcessingError, ClientPayloadError)
 """What a peer or the network can cause. Other exceptions are bugs of ours and are not to be caught."""
 
@@ -25,7 +26,7 @@ MAX_DETAIL_CHARS = 500  # one log line: aiohttp quotes up to a whole head of gar
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
 
 
-def failure_of(exc: ClientConnectionError | HttpProcessingError | ClientPayloadError) -> Failure:
+def failure_of(exc: LibraryError) -> Failure:
     """
     *exc* in our words.
 

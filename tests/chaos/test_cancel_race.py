@@ -18,19 +18,22 @@ from gateway.pipeline.stream_watch import StreamWatch
 
 
 class Upstream:
-    """Answers when told to; `open` counts the answers that nobody has closed."""
+    """Implements `Upstream` and `Asking`: answers when told to. `unclosed` counts the connections nobody has closed."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.unclosed = 0
 
-    async def open(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Any:
-        await self.go.wait()
-        self.unclosed += 1
-        return SimpleNamespace(close=self._close)
+    def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Upstream:
+        self.unclosed = 1
+        return self
 
-    def _close(self) -> None:
-        self.unclosed -= 1
+    async def answer(self) -> Any:
+        await self.go.wait()
+        return SimpleNamespace(close=self.close)
+
+    def close(self) -> None:
+        self.unclosed = 0
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -41,7 +44,8 @@ async def test_an_answer_is_taken_or_closed(turns: int) -> None:
     clock = Clock(time.monotonic, time.time, lambda: 0.0)
     services = SimpleNamespace(upstream=upstream, tasks=tasks, clock=clock, deadlines=Deadlines(), dialects=DIALECTS)
     call = SimpleNamespace(dialect="openai_chat")
-    exchange, sink = SimpleNamespace(started_s=time.monotonic(), call=call), SimpleNamespace(committed=False)
+    exchange = SimpleNamespace(started_s=time.monotonic(), call=call)
+    sink = SimpleNamespace(committed=False, on_leave=lambda leave: None)
     watch = StreamWatch(cast(Any, services), cast(Any, exchange), cast(Any, sink))
     asking = asyncio.create_task(watch.ask(UpstreamRequest("http://provider.test/", (), b""), lambda: None))
     for _ in range(3):

@@ -7,7 +7,7 @@ import pytest
 import uvloop
 
 from gateway.upstream.client import AiohttpUpstream
-from tests.chaos.upstream.raw_peer import LIMITS, RawPeer
+from tests.chaos.upstream.raw_peer import RawPeer, client
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -17,9 +17,9 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 @pytest.fixture
 async def upstream() -> AsyncIterator[AiohttpUpstream]:
-    client = AiohttpUpstream(LIMITS)
-    yield client
-    await client.close()
+    made = client()
+    yield made
+    await made.close()
 
 
 @pytest.fixture

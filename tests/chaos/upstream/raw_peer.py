@@ -10,10 +10,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ssl import SSLContext
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+from gateway.aio import Tasks
 from gateway.core.call import UpstreamRequest
-from gateway.upstream.client import UpstreamLimits
+from gateway.core.ports import UpstreamAnswer
+from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
 
 LIMITS = UpstreamLimits(connect_s=0.5, dns_s=0.3)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -24,6 +26,27 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 def request(url: str, body: bytes = b"{}") -> UpstreamRequest:
     return UpstreamRequest(url, (("Content-Type", "application/json"),), body)
+
+
+def client(limits: UpstreamLimits = LIMITS, **options: Any) -> AiohttpUpstream:
+    """A client whose tasks may not die of anything."""
+
+    def report(name: str, exc: BaseException) -> None:
+        raise AssertionError(name) from exc
+
+    return AiohttpUpstream(limits, Tasks(report), **options)
+
+
+async def dial(
+    upstream: AiohttpUpstream, request: UpstreamRequest, on_sent: Callable[[], None] = lambda: None
+) -> UpstreamAnswer:
+    """The answer to *request*; the asking is closed when it does not come, as the port wants it."""
+    asking = upstream.ask(request, on_sent)
+    try:
+        return await asking.answer()
+    except BaseException:
+        asking.close()
+        raise
 
 
 def chunk(data: bytes) -> bytes:

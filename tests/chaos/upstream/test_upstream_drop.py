@@ -11,23 +11,23 @@ import pytest
 import trustme
 
 from gateway.core.errors import UpstreamFailed
-from gateway.upstream.answer import AiohttpAnswer
+from gateway.core.ports import UpstreamAnswer
 from gateway.upstream.client import AiohttpUpstream
-from tests.chaos.upstream.raw_peer import CHUNKED, LIMITS, Conn, RawPeer, answer, chunk, request, serving
+from tests.chaos.upstream.raw_peer import CHUNKED, Conn, RawPeer, answer, chunk, client, dial, request, serving
 
 PROMISE_S = 0.05  # contract 6: a client that leaves closes the upstream within 50 ms
 BIG = b"x" * (24 << 20)  # more than the kernel's buffers on both sides take
 
 
-async def opened(upstream: AiohttpUpstream, peer: RawPeer, head: bytes) -> tuple[AiohttpAnswer, Conn]:
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+async def opened(upstream: AiohttpUpstream, peer: RawPeer, head: bytes) -> tuple[UpstreamAnswer, Conn]:
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await peer.accept()
     await conn.request()
     await conn.send(head)
     return await task, conn
 
 
-async def cancelled(task: asyncio.Task[AiohttpAnswer]) -> float:
+async def cancelled(task: asyncio.Task[UpstreamAnswer]) -> float:
     """Cancel *task*; the monotonic second before it."""
     start_s = time.monotonic()
     task.cancel()
@@ -38,7 +38,7 @@ async def cancelled(task: asyncio.Task[AiohttpAnswer]) -> float:
 
 async def test_cancel_while_waiting_for_the_head(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """Cancelling `open` after the request was sent closes the socket within 50 ms."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await peer.accept()
     await conn.request()
 
@@ -52,7 +52,7 @@ async def test_cancel_while_waiting_for_the_head(upstream: AiohttpUpstream, peer
 @pytest.mark.parametrize("size", [1 << 20, len(BIG)], ids=["in the kernel's buffer", "in ours too"])
 async def test_cancel_while_the_peer_does_not_read(upstream: AiohttpUpstream, peer: RawPeer, size: int) -> None:
     """A body that the peer does not take does not hold the close back: the peer gets a reset within 50 ms."""
-    task = asyncio.create_task(upstream.open(request(peer.url, BIG[:size])))
+    task = asyncio.create_task(dial(upstream, request(peer.url, BIG[:size])))
     conn = await peer.accept()
     await asyncio.sleep(0.1)  # until the buffers are full; there is no event for that
 
@@ -65,7 +65,7 @@ async def test_cancel_while_the_peer_does_not_read(upstream: AiohttpUpstream, pe
 
 async def test_cancel_during_the_tls_handshake(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """A handshake that the peer does not answer is given up at once."""
-    task = asyncio.create_task(upstream.open(request(peer.url.replace("http", "https"))))
+    task = asyncio.create_task(dial(upstream, request(peer.url.replace("http", "https"))))
     conn = await peer.accept()
     await asyncio.get_running_loop().sock_recv(conn.sock, 1 << 16)  # the client hello
 
@@ -94,9 +94,9 @@ async def test_cancel_over_tls(body: bytes) -> None:
         await done.wait()
         writer.transport.abort()  # it has unread data, which a TLS transport would first wait to read
 
-    upstream = AiohttpUpstream(LIMITS, tls=client_tls)
+    upstream = client(tls=client_tls)
     async with serving(handler, server_tls, "localhost") as port:
-        task = asyncio.create_task(upstream.open(request(f"https://localhost:{port}/", body)))
+        task = asyncio.create_task(dial(upstream, request(f"https://localhost:{port}/", body)))
         writer = await seen.get()
         await asyncio.sleep(0.1)  # until the buffers are full; there is no event for that
 
@@ -114,7 +114,7 @@ async def test_cancel_while_connecting(upstream: AiohttpUpstream) -> None:
     async with RawPeer(backlog=0) as full:
         fillers = [asyncio.create_task(_connect(full.port)) for _ in range(4)]
         await asyncio.sleep(0.1)  # the queue of one fills
-        task = asyncio.create_task(upstream.open(request(full.url)))
+        task = asyncio.create_task(dial(upstream, request(full.url)))
         await asyncio.sleep(0.05)
 
         start_s = await cancelled(task)
@@ -144,7 +144,7 @@ async def test_close_in_the_body(upstream: AiohttpUpstream, peer: RawPeer, head:
 
 async def test_close_while_the_request_is_still_being_written(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """An answer that comes before the peer has read the request can be dropped at once too."""
-    task = asyncio.create_task(upstream.open(request(peer.url, BIG)))
+    task = asyncio.create_task(dial(upstream, request(peer.url, BIG)))
     conn = await peer.accept()
     await conn.some()
     await conn.send(CHUNKED)
@@ -160,7 +160,7 @@ async def test_close_while_the_request_is_still_being_written(upstream: AiohttpU
 
 async def test_whole_answer_before_the_request_was_taken(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """An early refusal is handed over, and the connection with the half-sent request is dropped, not reused."""
-    task = asyncio.create_task(upstream.open(request(peer.url, BIG)))
+    task = asyncio.create_task(dial(upstream, request(peer.url, BIG)))
     conn = await peer.accept()
     await conn.some()
     await conn.send(answer(b"too large", status=b"413 Content Too Large"))
@@ -200,7 +200,7 @@ async def test_refused_and_closed_in_the_middle_of_the_request(upstream: Aiohttp
 
     seen = []
     for _ in range(20):  # each of them was a reset before
-        got = await upstream.open(request(url, BIG))
+        got = await dial(upstream, request(url, BIG))
         seen.append((got.status, await got.read()))
         got.close()
 
@@ -212,7 +212,7 @@ async def test_refused_and_closed_in_the_middle_of_the_request(upstream: Aiohttp
 @pytest.mark.parametrize("reply", [answer(b"stray"), CHUNKED], ids=["whole", "open"])
 async def test_answer_before_the_request(upstream: AiohttpUpstream, peer: RawPeer, reply: bytes) -> None:
     """An answer to a request of which no byte was sent is nobody's: either it loses the race, or it is refused."""
-    task = asyncio.create_task(upstream.open(request(peer.url, BIG)))
+    task = asyncio.create_task(dial(upstream, request(peer.url, BIG)))
     conn = await peer.accept()
     conn.sock.send(reply)
 
@@ -240,7 +240,7 @@ async def test_close_wakes_a_reader(upstream: AiohttpUpstream, peer: RawPeer) ->
 
 async def test_answers_after_a_cancel_reach_nobody(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """A18: the next request goes over a new connection and gets its own answer."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     first = await peer.accept()
     await first.request()
     await cancelled(task)
@@ -258,8 +258,8 @@ async def test_release_of_an_ended_body(upstream: AiohttpUpstream, peer: RawPeer
 
     got.release()
 
-    assert not upstream._lingering
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    assert not upstream._lingering.answers
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     await conn.request()
     await conn.send(answer(b"again"))
     assert await (await task).read() == b"again"
@@ -275,7 +275,7 @@ async def test_release_before_the_end_came(upstream: AiohttpUpstream, peer: RawP
     await conn.send(b"0\r\n\r\n")
     await asyncio.sleep(0.1)  # longer than the linger time: the timer must be gone
 
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     await conn.request()
     await conn.send(answer(b"again"))
     assert await (await task).read() == b"again"
@@ -292,7 +292,7 @@ async def test_release_of_a_body_that_does_not_end(upstream: AiohttpUpstream, pe
     how, at_s = await conn.left()
     assert how in ("fin", "rst")
     assert 0.04 < at_s - start_s < 0.1
-    assert not upstream._lingering
+    assert not upstream._lingering.answers
 
 
 async def test_release_of_a_body_that_goes_on(upstream: AiohttpUpstream, peer: RawPeer) -> None:
@@ -310,7 +310,7 @@ async def test_release_of_a_body_that_goes_on(upstream: AiohttpUpstream, peer: R
 
 async def test_closing_the_client_drops_what_lingers(peer: RawPeer) -> None:
     """No socket outlives the client, and nothing warns of unclosed things."""
-    upstream = AiohttpUpstream(LIMITS)
+    upstream = client()
     lingering, conn = await opened(upstream, peer, CHUNKED)
     lingering.release()
     held, other = await opened(upstream, peer, CHUNKED)

@@ -8,15 +8,15 @@ import tracemalloc
 import zlib
 
 from gateway.core.errors import Failure, UpstreamFailed
-from gateway.upstream.answer import AiohttpAnswer
+from gateway.core.ports import UpstreamAnswer
 from gateway.upstream.client import AiohttpUpstream
-from tests.chaos.upstream.raw_peer import Conn, RawPeer, answer, chunk, request
+from tests.chaos.upstream.raw_peer import Conn, RawPeer, answer, chunk, dial, request
 
 BOMB = gzip.compress(bytes(64 << 20))
 
 
-async def opened(upstream: AiohttpUpstream, peer: RawPeer, reply: bytes) -> tuple[AiohttpAnswer, Conn]:
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+async def opened(upstream: AiohttpUpstream, peer: RawPeer, reply: bytes) -> tuple[UpstreamAnswer, Conn]:
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await peer.accept()
     await conn.request()
     await conn.send(reply)

@@ -23,6 +23,8 @@ from tests.chaos.upstream.raw_peer import (
     RawPeer,
     answer,
     chunk,
+    client,
+    dial,
     read_request,
     request,
     serving,
@@ -35,7 +37,7 @@ UNTIL_EOF = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
 async def failing(upstream: AiohttpUpstream, url: str) -> Failure:
     with pytest.raises(UpstreamFailed) as caught:
-        await upstream.open(request(url))
+        await dial(upstream, request(url))
     return caught.value.failure
 
 
@@ -80,7 +82,7 @@ async def test_no_good_head(upstream: AiohttpUpstream, peer: RawPeer, reply: byt
 
 async def test_interim_answers_are_skipped(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """A13: 1xx answers before the real one are passed over."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     await answered(upstream, peer, b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 3 + answer(b"real"))
 
     got = await task
@@ -107,10 +109,10 @@ async def test_a_flood_of_interim_answers(upstream: AiohttpUpstream, peer: RawPe
 
 async def test_interim_answers_are_counted_for_each_request(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """A13: as many as are allowed may come before every answer of one connection."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await answered(upstream, peer, INTERIM * MAX_INTERIM + answer(b"one"))
     first = await (await task).read()
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     await conn.request()
     await conn.send(INTERIM * MAX_INTERIM + answer(b"two"))
 
@@ -133,7 +135,7 @@ async def test_body_breaks_off(
     upstream: AiohttpUpstream, peer: RawPeer, reply: bytes, end: object, reason: str, pause: bool
 ) -> None:
     """MID-01, MID-02, H12: what had come is handed out, then the failure, also when both came at once."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await answered(upstream, peer, reply)
     got = await task
     first = await got.read() if pause else b""
@@ -153,7 +155,7 @@ async def test_body_breaks_off(
 
 async def test_reader_waits_when_a_body_without_length_is_reset(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """H12: a reset is not taken for the end of a body that ends with its connection."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await answered(upstream, peer, UNTIL_EOF + b"abc")
     got = await task
     await got.read()
@@ -170,7 +172,7 @@ async def test_reader_waits_when_a_body_without_length_is_reset(upstream: Aiohtt
 
 async def test_body_without_length_ends(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """H12: a FIN ends such a body normally; whether it was whole is for the lane to know."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await answered(upstream, peer, UNTIL_EOF + b"abc")
     got = await task
 
@@ -183,7 +185,7 @@ async def test_body_without_length_ends(upstream: AiohttpUpstream, peer: RawPeer
 @pytest.mark.parametrize("pause", [True, False], ids=["apart", "together"])
 async def test_bad_chunk_size(upstream: AiohttpUpstream, peer: RawPeer, bad: bytes, pause: bool) -> None:
     """A13: a broken chunk ends in a failure after the good bytes, at once, and the connection is dropped."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await answered(upstream, peer, CHUNKED + chunk(b"good"))
     got = await task
     seen = await got.read() if pause else b""
@@ -242,7 +244,7 @@ async def test_unknown_name() -> None:
         asked.append(host)
         raise socket.gaierror(socket.EAI_NONAME, "no such name")
 
-    upstream = AiohttpUpstream(LIMITS, lookup=lookup)
+    upstream = client(lookup=lookup)
 
     reasons = [(await failing(upstream, "http://provider.test/v1")).reason for _ in range(3)]
 
@@ -260,12 +262,12 @@ async def test_slow_names_starve_nobody(peer: RawPeer) -> None:
             hang.wait()
         return ["127.0.0.1"]
 
-    upstream = AiohttpUpstream(replace(LIMITS, connect_s=2), lookup=lookup)
+    upstream = client(replace(LIMITS, connect_s=2), lookup=lookup)
     slow = [asyncio.create_task(failing(upstream, f"http://slow{i}.test:{peer.port}/")) for i in range(12)]
     await asyncio.sleep(0.05)
 
     start_s = time.monotonic()
-    task = asyncio.create_task(upstream.open(request(f"http://fast.test:{peer.port}/")))
+    task = asyncio.create_task(dial(upstream, request(f"http://fast.test:{peer.port}/")))
     await answered(upstream, peer, answer(b"ok"))
     got = await task
     fast_s = time.monotonic() - start_s
@@ -308,7 +310,7 @@ async def test_bad_certificate(kind: str) -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(await reader.read(100))
 
-    upstream = AiohttpUpstream(LIMITS, tls=_trusting(CA))
+    upstream = client(tls=_trusting(CA))
     async with serving(handler, _server_tls(CERTS[kind])) as port:
         failure = await failing(upstream, f"https://localhost:{port}/")
     await upstream.close()
@@ -324,9 +326,9 @@ async def test_good_certificate() -> None:
         await read_request(reader)
         writer.write(answer(b"ok", b"Connection: close"))
 
-    upstream = AiohttpUpstream(LIMITS, tls=_trusting(CA))
+    upstream = client(tls=_trusting(CA))
     async with serving(handler, _server_tls(CERTS["good"])) as port:
-        got = await upstream.open(request(f"https://localhost:{port}/"))
+        got = await dial(upstream, request(f"https://localhost:{port}/"))
         body = await got.read()
         got.release()
     await upstream.close()
@@ -374,7 +376,7 @@ async def test_plain_http_on_the_tls_port(upstream: AiohttpUpstream, peer: RawPe
 async def test_bugs_surface(upstream: AiohttpUpstream) -> None:
     """An exception that no peer can cause is not dressed up as a provider's failure."""
     with pytest.raises(ValueError, match="nowhere"):
-        await upstream.open(request("http:///nowhere"))
+        await dial(upstream, request("http:///nowhere"))
 
 
 async def test_detail_holds_no_secret(upstream: AiohttpUpstream, peer: RawPeer) -> None:
@@ -385,7 +387,7 @@ async def test_detail_holds_no_secret(upstream: AiohttpUpstream, peer: RawPeer) 
     async with RawPeer() as closed:
         url = closed.url + "?key=canary-2"
     refused = await failing(upstream, url)
-    slow = AiohttpUpstream(replace(LIMITS, connect_s=0.05))
+    slow = client(replace(LIMITS, connect_s=0.05))
     stalled = await failing(slow, peer.url.replace("http", "https") + "?key=canary-3")
     await slow.close()
 

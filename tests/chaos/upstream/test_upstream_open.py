@@ -20,6 +20,8 @@ from tests.chaos.upstream.raw_peer import (
     RawPeer,
     answer,
     chunk,
+    client,
+    dial,
     read_request,
     request,
     serving,
@@ -28,7 +30,7 @@ from tests.chaos.upstream.raw_peer import (
 
 async def exchanged(upstream: AiohttpUpstream, peer: RawPeer, conn: Conn | None, reply: bytes) -> tuple[Conn, bytes]:
     """One whole exchange, over *conn* or over the next new connection."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = conn or await peer.accept()
     head, _ = await conn.request()
     await conn.send(reply)
@@ -41,7 +43,7 @@ async def exchanged(upstream: AiohttpUpstream, peer: RawPeer, conn: Conn | None,
 
 async def test_request_as_sent(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """A POST with the given headers, our name, no offer to decompress, and the path exactly as written."""
-    task = asyncio.create_task(upstream.open(request(peer.url + "?alt=sse&x=%2F", b'{"a":1}')))
+    task = asyncio.create_task(dial(upstream, request(peer.url + "?alt=sse&x=%2F", b'{"a":1}')))
     conn = await peer.accept()
     head, body = await conn.request()
     await conn.send(answer(b"hello", b"X-Kind: test"))
@@ -66,7 +68,7 @@ async def test_large_body(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
 
-        task = asyncio.create_task(upstream.open(request(peer.url, body)))
+        task = asyncio.create_task(dial(upstream, request(peer.url, body)))
         conn = await peer.accept()
         _, seen = await conn.request()
 
@@ -77,7 +79,7 @@ async def test_large_body(upstream: AiohttpUpstream, peer: RawPeer) -> None:
 
 async def test_large_body_to_a_slow_peer(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """What a peer does not take waits in the request, not as a second copy in the transport's buffer."""
-    task = asyncio.create_task(upstream.open(request(peer.url, bytes(24 << 20))))
+    task = asyncio.create_task(dial(upstream, request(peer.url, bytes(24 << 20))))
     await peer.accept()
     await asyncio.sleep(0.2)  # until the kernel's buffers are full; there is no event for that
 
@@ -92,7 +94,7 @@ async def test_large_body_to_a_slow_peer(upstream: AiohttpUpstream, peer: RawPee
 async def test_redirect_is_not_followed(upstream: AiohttpUpstream, peer: RawPeer, status: bytes) -> None:
     """H13, A12: a redirect is an answer like any other; the credential goes nowhere else."""
     async with RawPeer() as elsewhere:
-        task = asyncio.create_task(upstream.open(request(peer.url)))
+        task = asyncio.create_task(dial(upstream, request(peer.url)))
         conn = await peer.accept()
         await conn.request()
         await conn.send(answer(b"", b"Location: " + elsewhere.url.encode(), status=status))
@@ -106,7 +108,7 @@ async def test_redirect_is_not_followed(upstream: AiohttpUpstream, peer: RawPeer
 async def test_cookies_are_forgotten(peer: RawPeer) -> None:
     """H14: a cookie set on one request is not sent with the next."""
     peer.url = f"http://provider.test:{peer.port}/"  # a jar takes no cookies from bare addresses
-    upstream = AiohttpUpstream(LIMITS, lookup=lambda _: ["127.0.0.1"])
+    upstream = client(lookup=lambda _: ["127.0.0.1"])
     conn, _ = await exchanged(upstream, peer, None, answer(b"a", b"Set-Cookie: tenant=1; Path=/"))
 
     _, head = await exchanged(upstream, peer, conn, answer(b"b"))
@@ -120,7 +122,7 @@ async def test_environment_is_not_trusted(peer: RawPeer, monkeypatch: pytest.Mon
     async with RawPeer() as trap:
         monkeypatch.setenv("http_proxy", trap.url)
         monkeypatch.setenv("no_proxy", "")
-        upstream = AiohttpUpstream(LIMITS)
+        upstream = client()
 
         await exchanged(upstream, peer, None, answer(b"a"))
 
@@ -130,7 +132,7 @@ async def test_environment_is_not_trusted(peer: RawPeer, monkeypatch: pytest.Mon
 
 async def test_idle_connection_is_dropped(peer: RawPeer) -> None:
     """H16: a pooled connection is given up before the provider would close it."""
-    upstream = AiohttpUpstream(replace(LIMITS, pool_idle_s=0.2))
+    upstream = client(replace(LIMITS, pool_idle_s=0.2))
     conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
     start_s = time.monotonic()
 
@@ -156,7 +158,7 @@ async def test_connection_closed_while_idle(upstream: AiohttpUpstream, peer: Raw
 async def test_connection_closed_on_reuse(upstream: AiohttpUpstream, peer: RawPeer, end: object) -> None:
     """MID-16: a provider that closes just when its connection is reused is a failure that may be retried."""
     conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     await conn.request()
 
     end(conn)  # type: ignore[operator]
@@ -168,7 +170,7 @@ async def test_connection_closed_on_reuse(upstream: AiohttpUpstream, peer: RawPe
 
 async def test_many_at_once() -> None:
     """LIM-14, H15: 250 parallel streams all get their first bytes, none waits for another."""
-    upstream = AiohttpUpstream(replace(LIMITS, connect_s=5))
+    upstream = client(replace(LIMITS, connect_s=5))
     done = asyncio.Event()
     came_s: asyncio.Queue[float] = asyncio.Queue()
 
@@ -178,7 +180,7 @@ async def test_many_at_once() -> None:
         await done.wait()
 
     async def stream(port: int) -> None:
-        got = await upstream.open(request(f"http://127.0.0.1:{port}/"))
+        got = await dial(upstream, request(f"http://127.0.0.1:{port}/"))
         await got.read()
         came_s.put_nowait(time.monotonic())
         await done.wait()
@@ -198,12 +200,12 @@ async def test_many_at_once() -> None:
 
 async def test_connection_limit(peer: RawPeer) -> None:
     """H15: the number of connections is a setting, and waiting for one is under the connect deadline."""
-    upstream = AiohttpUpstream(replace(LIMITS, max_connections=1, connect_s=0.2))
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    upstream = client(replace(LIMITS, max_connections=1, connect_s=0.2))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     await (await peer.accept()).request()
 
     with pytest.raises(UpstreamFailed) as caught:
-        await upstream.open(request(peer.url))
+        await dial(upstream, request(peer.url))
 
     task.cancel()
     await upstream.close()
@@ -212,9 +214,9 @@ async def test_connection_limit(peer: RawPeer) -> None:
 
 async def test_connection_limit_is_each_providers_own(peer: RawPeer) -> None:
     """A provider whose connections are all in use takes none from another."""
-    upstream = AiohttpUpstream(replace(LIMITS, max_connections=1, connect_s=0.2))
+    upstream = client(replace(LIMITS, max_connections=1, connect_s=0.2))
     async with RawPeer() as other:
-        tasks = [asyncio.create_task(upstream.open(request(at.url))) for at in (peer, other)]
+        tasks = [asyncio.create_task(dial(upstream, request(at.url))) for at in (peer, other)]
 
         heads = [(await (await at.accept()).request())[0] for at in (peer, other)]
 
@@ -226,8 +228,8 @@ async def test_connection_limit_is_each_providers_own(peer: RawPeer) -> None:
 
 async def test_silence_is_nobodys_deadline_here(peer: RawPeer) -> None:
     """MID-12: a head and a body that take far longer than the connect deadline are waited for."""
-    upstream = AiohttpUpstream(replace(LIMITS, connect_s=0.05))
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    upstream = client(replace(LIMITS, connect_s=0.05))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await peer.accept()
     await conn.request()
 
@@ -243,7 +245,7 @@ async def test_silence_is_nobodys_deadline_here(peer: RawPeer) -> None:
 
 async def test_unread_body_holds_the_provider_back(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """A body that nobody reads stops the provider instead of filling our memory."""
-    task = asyncio.create_task(upstream.open(request(peer.url)))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await peer.accept()
     await conn.request()
     await conn.send(CHUNKED)
@@ -256,3 +258,24 @@ async def test_unread_body_holds_the_provider_back(upstream: AiohttpUpstream, pe
     assert got._content._size <= 4 * LIMITS.read_buffer_bytes + 262144  # asyncio reads up to 256 KiB at once
     sending.cancel()
     got.close()
+
+
+@pytest.mark.parametrize("stray", [b"", answer(b"stray")], ids=["closed", "stray"])
+async def test_news_on_a_rested_connection(
+    upstream: AiohttpUpstream, peer: RawPeer, stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the kernel has got since the last answer is looked at before a connection is used again."""
+    monkeypatch.setattr("gateway.upstream.connection.RESTED_S", 0.0)
+    conn, _ = await exchanged(upstream, peer, None, answer(b"one"))
+    if stray:
+        conn.sock.send(stray)
+    else:
+        conn.sock.close()
+
+    # No turn of the loop lies between: without a look the request would be written to that connection.
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
+    second = await peer.accept()
+    await second.request()
+    await second.send(answer(b"two"))
+
+    assert await (await task).read() == b"two"

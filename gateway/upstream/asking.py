@@ -1,0 +1,96 @@
+"""The port `Asking`: a request that is under way to a provider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import ClientConnectionError
+from aiohttp.connector import Connection
+
+from gateway.core.errors import Failure, UpstreamFailed
+from gateway.core.ports import UpstreamAnswer
+from gateway.upstream.answer import AiohttpAnswer, DecodedAnswer, Lingering
+from gateway.upstream.connection import wire_of
+from gateway.upstream.decoding import IDENTITY, SUPPORTED, Inflater
+from gateway.upstream.faults import LIBRARY_ERRORS, LibraryError, encoding_failure, failure_of
+
+
+class Asking:
+    """
+    A request that has been sent, or will be as soon as there is a connection.
+
+    Args:
+        on_sent: Called when the whole request is on its way.
+    """
+
+    def __init__(self, head: bytes, body: bytes, on_sent: Callable[[], None], lingering: Lingering) -> None:
+        self._head = head
+        self._body = body
+        self._on_sent = on_sent
+        self._lingering = lingering
+        self._connecting: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        self._error: LibraryError | None = None
+        self._is_closed = False
+
+    def wait_for(self, connecting: asyncio.Task[None]) -> None:
+        """*connecting* will call `send` or `fail`."""
+        self._connecting = connecting
+
+    def send(self, connection: Connection) -> None:
+        """Use *connection*, which has an owner from here on."""
+        if self._is_closed:
+            connection.close()
+            return
+        self._connection = connection
+        wire_of(connection).ask(self._head, self._body, self._on_sent)
+
+    def fail(self, error: LibraryError) -> None:
+        """There is no connection to be had."""
+        self._error = error
+
+    async def answer(self) -> UpstreamAnswer:
+        """
+        The answer, as soon as its head is here: any status but 1xx. Resumable: a wait that was cut may be begun anew.
+
+        Raises:
+            UpstreamFailed: No head came, or one that announces an encoding we do not know.
+        """
+        try:
+            if self._connection is None and self._connecting is not None:
+                await asyncio.wait((self._connecting,))
+                self._connecting.result()
+            connection = self._connection
+            if self._error is not None or connection is None:
+                raise self._error or ClientConnectionError("closed by us")
+            head, content = await wire_of(connection).answer()
+        except LIBRARY_ERRORS as exc:
+            self.close()
+            raise UpstreamFailed(failure_of(exc)) from exc
+        answer = AiohttpAnswer(head, content, connection, self._lingering)
+        encoding = answer.headers.get("Content-Encoding")
+        if encoding is None and head.code >= 200:
+            return answer
+        return _odd(answer, (encoding or "").strip().lower())
+
+    def close(self) -> None:
+        """Drop the connection at once, whatever is under way, an answer included that was handed out."""
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _odd(answer: AiohttpAnswer, encoding: str) -> UpstreamAnswer:
+    if answer.status < 200:
+        failure = Failure("upstream_error", "protocol", detail=f"status {answer.status}")
+    elif encoding in IDENTITY:
+        return answer
+    elif encoding in SUPPORTED:
+        return DecodedAnswer(answer, Inflater(encoding))
+    else:
+        failure = encoding_failure("encoding", f"Content-Encoding: {encoding[:100]}")
+    answer.close()
+    raise UpstreamFailed(failure)
