@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NoReturn
 
 from aiohttp import ClientConnectionError
 from aiohttp.connector import Connection
@@ -60,10 +61,11 @@ class Asking:
         try:
             if self._connection is None and self._connecting is not None:
                 await asyncio.wait((self._connecting,))
-                self._connecting.result()
-            connection = self._connection
-            if self._error is not None or connection is None:
-                raise self._error or ClientConnectionError("closed by us")
+            if self._is_closed:
+                raise ClientConnectionError("closed by us")
+            if self._error is not None:
+                raise self._error
+            connection = self._connection or self._no_connection()
             head, content = await wire_of(connection).answer()
         except LIBRARY_ERRORS as exc:
             self.close()
@@ -73,6 +75,12 @@ class Asking:
         if encoding is None and head.code >= 200:
             return answer
         return _odd(answer, (encoding or "").strip().lower())
+
+    def _no_connection(self) -> NoReturn:
+        """Connecting has ended with neither a connection nor an error of the network: it crashed."""
+        assert self._connecting is not None
+        self._connecting.result()
+        raise AssertionError("connecting came to nothing")
 
     def close(self) -> None:
         """Drop the connection at once, whatever is under way, an answer included that was handed out."""

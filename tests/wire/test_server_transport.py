@@ -7,11 +7,14 @@ import contextlib
 import socket
 import struct
 import time
+from typing import cast
 
 import pytest
 from aiohttp import web
 
 from gateway.http.overload import MAX_TURNED_AWAY
+from gateway.http.protocol import GatewayProtocol
+from gateway.http.stalls import reset
 from tests.support.door import all_gone, hang_up, open_door, request
 
 
@@ -184,3 +187,61 @@ async def test_nothing_is_left_behind() -> None:
         await all_gone(lambda: door.server.connections)
 
         assert len(asyncio.all_tasks()) == before
+
+
+@pytest.mark.parametrize("kind", ["fin", "rst"])
+async def test_leaving_is_told_before_the_exchange_is_cancelled(kind: str) -> None:
+    """What an exchange wants done when its client leaves is done once, at the first sign of it; then it is ended."""
+    told: list[str] = []
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(request: web.BaseRequest) -> web.StreamResponse:
+        protocol = cast(GatewayProtocol, request.protocol)
+
+        def leave() -> None:
+            transport = protocol.transport
+            told.append("left" if transport is not None and not transport.is_closing() else "left, closed already")
+
+        protocol.on_leave(leave)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async with open_door(endless) as door:
+        _, writer = await door.connect()
+        writer.write(request())
+        await begun.wait()
+
+        if kind == "rst":
+            reset(writer.transport)
+        else:
+            await hang_up(writer)
+        async with asyncio.timeout(2):
+            await ended.wait()
+
+    # A reset is told by the loop only when it has given the connection up.
+    assert told == ["left" if kind == "fin" else "left, closed already", "cancelled"]
+
+
+async def test_leaving_after_the_answer_is_nobody_s_business() -> None:
+    """An exchange that has been answered is not told that its client has closed the connection."""
+    told: list[str] = []
+
+    async def quick(request: web.BaseRequest) -> web.StreamResponse:
+        cast(GatewayProtocol, request.protocol).on_leave(lambda: told.append("left"))
+        return web.Response()
+
+    async with open_door(quick) as door:
+        reader, writer = await door.connect()
+        writer.write(request())
+        await reader.readuntil(b"\r\n\r\n")
+        await hang_up(writer)
+        await all_gone(lambda: door.server.connections)
+
+    assert told == []

@@ -49,6 +49,33 @@ async def test_cancel_while_waiting_for_the_head(upstream: AiohttpUpstream, peer
     assert at_s - start_s < PROMISE_S
 
 
+async def test_close_is_told_in_the_same_turn(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """The provider knows of a close before the loop runs anything else, however much is ready to run."""
+    asking = upstream.ask(request(peer.url), lambda: None)
+    waiting = asyncio.create_task(asking.answer())
+    conn = await peer.accept()
+    await conn.request()
+
+    asking.close()
+    told = conn.is_left()
+
+    with pytest.raises(UpstreamFailed):
+        await waiting
+    assert told
+
+
+async def test_close_while_connecting_wakes_who_waits(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """Giving up a connection that is being made fails the wait for an answer; it is no cancellation of the waiter."""
+    asking = upstream.ask(request(peer.url.replace("http", "https")), lambda: None)
+    waiting = asyncio.create_task(asking.answer())
+    await peer.accept()
+
+    asking.close()
+
+    with pytest.raises(UpstreamFailed):
+        await waiting
+
+
 @pytest.mark.parametrize("size", [1 << 20, len(BIG)], ids=["in the kernel's buffer", "in ours too"])
 async def test_cancel_while_the_peer_does_not_read(upstream: AiohttpUpstream, peer: RawPeer, size: int) -> None:
     """A body that the peer does not take does not hold the close back: the peer gets a reset within 50 ms."""
