@@ -125,8 +125,8 @@ class Sink(Protocol):
     async def drain(self) -> None:
         """Wait until the client has caught up."""
 
-    async def close(self) -> None:
-        """End the body properly."""
+    async def close(self, data: bytes) -> None:
+        """Hand over the last frames and end the body properly, in one piece; waits until the client has caught up."""
 
     def abort(self) -> None:
         """Drop the connection so that the client cannot take the body for a whole one."""

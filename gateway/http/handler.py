@@ -152,7 +152,7 @@ class GatewayHandler:
             key=key,
             started_s=site.services.clock.monotonic_s(),
         )
-        sink = StreamSink(request, site.services.deadlines.write_stall_s)
+        sink = StreamSink(request)
         try:
             answer = await self._run(site.pipeline, exchange, sink)
         except GatewayError as error:

@@ -18,7 +18,7 @@ from gateway.http.errors import error_response
 from gateway.http.overload import MAX_TURNED_AWAY, TurnedAway
 from gateway.http.refusals import HEADER_TIMEOUT, HEADERS_TOO_LONG, Refused, peeked_path, refusal_of
 from gateway.http.segments import EMPTY_LINE, Request, behind_chunks, behind_requests
-from gateway.http.stalls import StallWatch, reset
+from gateway.http.stalls import StallWatch, forget_vanished, reset
 
 if TYPE_CHECKING:
     from gateway.http.server import GatewayServer
@@ -62,6 +62,7 @@ class GatewayProtocol(RequestHandler):
             return
         super().connection_made(transport)
         real.set_write_buffer_limits(high=server.limits.write_buffer_bytes)
+        forget_vanished(real, server.limits.write_stall_s)
         self._next_keepalive_close_time = self._loop.time() + server.limits.first_byte_s
         self._arm(self._next_keepalive_close_time)
 

@@ -18,14 +18,16 @@ CONTENT_TYPE = "text/event-stream; charset=utf-8"
 
 class FrameResponse(EventSourceResponse):
     """
-    An event stream that sends bytes as given.
+    An event stream that sends bytes as given; the head leaves together with the first of them.
 
-    The base contributes the kernel's deadline for unacknowledged data (a vanished peer is noticed while we write). Its
-    ping is left out: it runs in a task of its own and could land inside a frame.
+    The base's ping is left out: it runs in a task of its own and could land inside a frame. Its deadline for
+    unacknowledged data is the connection's here, set once (`GatewayProtocol.connection_made`).
     """
 
-    def __init__(self, headers: Headers, send_timeout_s: float) -> None:
-        super().__init__(allow_all_methods=True, send_timeout=send_timeout_s)
+    _send_headers_immediately = False  # a second packet, and a second system call, for every stream
+
+    def __init__(self, headers: Headers) -> None:
+        super().__init__(allow_all_methods=True, send_timeout=None)
         self.headers["Content-Type"] = CONTENT_TYPE
         for name, value in headers:
             self.headers[name] = value
@@ -37,17 +39,15 @@ class FrameResponse(EventSourceResponse):
             # Below 1.1 there are no chunks: the end of the stream is the connection's, whatever the client wished.
             self.force_close()
             self.headers["Connection"] = "close"  # the base promises the contrary
-        self._set_tcp_user_timeout(request)
         return await web.StreamResponse.prepare(self, request)
 
 
 class StreamSink:
     """Implements the pipeline's `Sink` on an aiohttp request."""
 
-    def __init__(self, request: web.BaseRequest, send_timeout_s: float) -> None:
+    def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
         self._protocol = cast(GatewayProtocol, request.protocol)  # the server makes no others
-        self._send_timeout_s = send_timeout_s
         self._writer: AbstractStreamWriter | None = None
         self.response: FrameResponse | None = None
 
@@ -67,7 +67,7 @@ class StreamSink:
 
     async def open(self, headers: Headers) -> None:
         """Commit the 200. The head leaves together with the first bytes of the body."""
-        self.response = FrameResponse(headers, self._send_timeout_s)
+        self.response = FrameResponse(headers)
         self._writer = await self.response.prepare(self._request)
 
     def write(self, data: bytes) -> Awaitable[None]:
@@ -81,10 +81,10 @@ class StreamSink:
         assert self._writer is not None
         await self._writer.drain()
 
-    async def close(self) -> None:
-        """End the body properly."""
+    async def close(self, data: bytes) -> None:
+        """Hand over the last frames and end the body properly, in one piece; waits until the client has caught up."""
         assert self.response is not None
-        await self.response.write_eof()
+        await self.response.write_eof(data)
 
     def abort(self) -> None:
         """Drop the connection, so that the client cannot take the body for a whole one."""

@@ -10,6 +10,7 @@ LOOKS = 8  # per deadline: a client is dropped at most an eighth of it late
 # On top of the setting: the pipeline has the same deadline for its streams and must be first, for it keeps the books.
 MARGIN_S = 1.0
 
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
 _NO_LINGER = struct.pack("ii", 1, 0)  # on, 0 s: closing sends RST, for only a reset cannot pass for a proper end
 
 
@@ -18,6 +19,18 @@ def reset(transport: asyncio.Transport) -> None:
     if not transport.is_closing():
         _forbid_linger(transport)
     transport.abort()
+
+
+def forget_vanished(transport: asyncio.Transport, stall_s: float) -> None:
+    """
+    Have the kernel drop a connection whose peer does not acknowledge what it was sent (Linux).
+
+    It is the last to look, for it takes a client that does not read for one that has vanished.
+    """
+    silence_s = (stall_s + MARGIN_S) * (1 + 2 / LOOKS)
+    sock = transport.get_extra_info("socket")
+    if _USER_TIMEOUT is not None and sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, int(silence_s * 1000))
 
 
 def _forbid_linger(transport: asyncio.Transport) -> None:

@@ -178,8 +178,7 @@ class StreamRelay:
         """The final frames and a proper end; a client that does not take them gets no clean end either."""
         try:
             async with asyncio.timeout(patience_s):
-                await self._sink.write(data)
-                await self._sink.close()
+                await self._sink.close(data)
         except TimeoutError:
             self._sink.abort()
 

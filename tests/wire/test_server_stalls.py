@@ -144,7 +144,7 @@ async def test_close_does_not_wait_for_a_stuck_reader(how: str) -> None:
         while not request.transport.get_write_buffer_size():
             request.transport.write(b"x" * 4096)
         assert not request.protocol.writing_paused
-        response = FrameResponse((), 30)
+        response = FrameResponse(())
         if how == "close":
             response.force_close()
         await response.prepare(request)
@@ -163,7 +163,7 @@ async def test_stream_below_http_1_1_ends_the_connection() -> None:
     """A stream to a client that knows no chunks ends with its connection, even if the client asked to keep that."""
 
     async def stream(request: web.BaseRequest) -> web.StreamResponse:
-        response = FrameResponse((), 30)
+        response = FrameResponse(())
         await response.prepare(request)
         await response.write(b"data: [DONE]\n\n")
         return response
@@ -176,3 +176,19 @@ async def test_stream_below_http_1_1_ends_the_connection() -> None:
         assert body == b"data: [DONE]\n\n"
         assert b"keep-alive" not in head.lower()
         await all_gone(lambda: door.server.connections)
+
+
+async def test_vanished_clients_are_the_kernel_s_business() -> None:
+    """Every connection has a deadline for what is sent and not acknowledged, behind the write-stall deadline."""
+    seen: list[int] = []
+
+    async def look(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        sock = request.transport.get_extra_info("socket")
+        seen.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+        return web.Response()
+
+    async with open_door(look, write_stall_s=7.0) as door:
+        await door.ask(request("/", "Connection: close"))
+
+    assert seen == [10_000]
