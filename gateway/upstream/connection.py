@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import ClientPayloadError, ClientRequest, ServerDisconnectedError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
@@ -34,6 +34,7 @@ LISTEN_TURNS = 2  # a loop asks its sockets after it has run what was ready, and
 RESTED_S = 1.0  # node and uvicorn drop idle connections after 5 s, others later; under load none rests so long
 
 _NO_OPTIONS: Mapping[str, Any] = {}
+_NOTHING = memoryview(b"")
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST and forgets what was not sent
 
 
@@ -42,9 +43,14 @@ class Wire(ResponseHandler):
 
     _parsing = _NO_OPTIONS  # options of `set_response_params`
     _interim = 0
-    _unsent = memoryview(b"")  # of the request under way
-    _on_sent: Callable[[], None]
+    _unsent = _NOTHING  # of the request under way
+    _on_sent: Callable[[], None]  # while there is anything unsent
     _rested_s: float | None = None  # loop time of the end of the last exchange
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # TLS transports would take half a MiB, and write it without a look at what the peer has to say.
+        cast(asyncio.Transport, transport).set_write_buffer_limits(high=SLICE_BYTES)
 
     def ask(self, head: bytes, body: bytes, on_sent: Callable[[], None]) -> None:
         """Send a request now; what the peer does not take at once follows as it does, while its answer is read.
@@ -101,11 +107,18 @@ class Wire(ResponseHandler):
             if turns and _has_sent(transport):
                 self._loop.call_soon(self._send, turns - 1)
                 return
-            piece, self._unsent = self._unsent[:SLICE_BYTES], self._unsent[SLICE_BYTES:]
-            transport.write(piece)
+            transport.write(self._unsent[:SLICE_BYTES])
+            self._unsent = self._unsent[SLICE_BYTES:]
             turns = LISTEN_TURNS
             if not self._unsent:
                 self._on_sent()
+                self._forget_request()
+
+    def _forget_request(self) -> None:
+        """Even an empty view of a body would keep it in memory for as long as the connection lives."""
+        if self._unsent is not _NOTHING:
+            self._unsent = _NOTHING
+            del self._on_sent
 
     def close(self) -> None:
         """Close the socket in this turn of the loop, whatever is still to be written.

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import sys
 import time
+from typing import cast
 
 import pytest
 import trustme
@@ -167,6 +168,20 @@ async def test_close_in_the_body(upstream: AiohttpUpstream, peer: RawPeer, head:
     how, at_s = await conn.left()
     assert how in ("fin", "rst")
     assert at_s - start_s < PROMISE_S
+
+
+async def test_a_large_request_is_forgotten(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """A pooled connection does not keep the body of the request it has carried."""
+    body = bytearray(1 << 20)
+    task = asyncio.create_task(dial(upstream, request(peer.url, cast(bytes, body))))
+    conn = await peer.accept()
+    await conn.request()
+    await conn.send(answer(b"ok"))
+    await (await task).read()
+
+    body.append(0)  # BufferError while there is any view of it
+
+    assert upstream._connector._conns
 
 
 async def test_close_while_the_request_is_still_being_written(upstream: AiohttpUpstream, peer: RawPeer) -> None:
