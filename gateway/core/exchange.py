@@ -29,7 +29,6 @@ class Attempt(Struct):
     """One call of a provider. `was_sent`: the whole request was on its way, so the provider may have worked for it."""
 
     route: Route
-    started_s: float
     result: AttemptResult = "open"
     was_sent: bool = False
     failure: Failure | None = None

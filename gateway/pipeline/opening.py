@@ -85,7 +85,7 @@ class Opening:
             exchange.candidates,
             exchange.attempts,
             now_s=now_s,
-            deadline_s=self._watch.deadline_s,
+            deadline_s=self._watch.last_start_s,
             allow=admit,
             may_retry=lambda route: board.of(route.id)[1].may_retry(now_s),
             rules=self._services.retry,
@@ -111,7 +111,7 @@ class Opening:
         exchange, now_s = self._exchange, self._watch.now_s
         if not exchange.attempts:
             self._services.board.of(step.route.id)[1].started(now_s())
-        attempt = Attempt(step.route, now_s())
+        attempt = Attempt(step.route)
         exchange.attempts.append(attempt)
         exchange.route = step.route
         try:

@@ -128,7 +128,7 @@ class StreamRelay:
             data = await read()
             out = feed(data) if data else lane.end()
             now_s = clock_s()
-            if lane.progress != progress:
+            if lane.progress != progress or lane.complete != complete:
                 progress = lane.progress
                 watch.moved(lane, now_s)
                 if self._exchange.first_token_s is None and lane.talking:

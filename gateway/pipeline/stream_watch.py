@@ -35,6 +35,7 @@ class StreamWatch(Watch):
         self._exchange = exchange
         self._times = services.deadlines
         self._commit_s = exchange.started_s + self._times.commit_after_s
+        self.last_start_s = min(self.deadline_s, self._commit_s)  # the 200 must not go out while an attempt is awaited
         self.written_s = exchange.started_s
         self._progress_s = exchange.started_s
         self._complete_s: float | None = None
@@ -130,3 +131,4 @@ class StreamWatch(Watch):
         self._progress_s = now_s = self.now_s()
         if self._complete_s is not None:
             self._complete_s = now_s
+        self.arm(self.next_wake_s())  # nearer than the stall's own deadline, for which the timer may be armed

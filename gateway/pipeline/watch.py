@@ -25,18 +25,20 @@ class Watch(ABC):
     Runs steps under the exchange's deadlines. A step must be resumable: it is begun anew after a wake-up.
 
     Attributes:
-        deadline_s: Monotonic seconds after which no further attempt may start.
-        expired: The failure when that has passed.
+        deadline_s: Monotonic seconds of the end of all attempts.
+        last_start_s: Monotonic seconds from which on no further attempt may start.
+        expired: The failure when `deadline_s` has passed.
     """
 
     def __init__(self, services: Services, sink: Sink, deadline_s: float, expired: Failure) -> None:
         self.services = services
         self.sink = sink
-        self.deadline_s = deadline_s
+        self.deadline_s = self.last_start_s = deadline_s
         self.expired = expired
         self.now_s = services.clock.monotonic_s
         self._interruption: Failure | None = None
         self._task: asyncio.Task[object] | None = None  # set while a step may be cut short
+        self._cancelling = 0  # of that task when the step was begun
         self._is_cut = False
         self._timer: asyncio.TimerHandle | None = None
         self._armed_s = 0.0
@@ -81,8 +83,10 @@ class Watch(ABC):
             if self._interruption is not None:
                 raise UpstreamFailed(self._interruption)
             await self.tick()
+            if self._interruption is not None:
+                continue  # it came while the tick wrote
             self.arm(self.next_wake_s())
-            self._task = task
+            self._task, self._cancelling = task, cancelling
             try:
                 return await step()
             except asyncio.CancelledError:
@@ -126,8 +130,10 @@ class Watch(ABC):
 
     @property
     def cut_by(self) -> Failure | None:
-        """What has just cut the running step short, None when it was nobody here."""
-        return (self._interruption or self.expired) if self._is_cut else None
+        """What has just cut the running step short, None when it was nobody here, or the client left in that turn."""
+        if not self._is_cut or self._task is None or self._task.cancelling() > self._cancelling + 1:
+            return None
+        return self._interruption or self.expired
 
     @abstractmethod
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:

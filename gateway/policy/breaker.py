@@ -215,10 +215,6 @@ class BreakerBoard:
             pair = self._routes[route_id] = breaker, RetryBudget(self._rules[1])
         return pair
 
-    def states(self, now_s: float) -> dict[str, State]:
-        """The state of every route that was ever asked for."""
-        return {route_id: breaker.state(now_s) for route_id, (breaker, _) in self._routes.items()}
-
     def keep(self, route_ids: Collection[str]) -> None:
         """Forget every route that is not in *route_ids*: after a reload of the catalogue."""
         self._routes = {route_id: pair for route_id, pair in self._routes.items() if route_id in route_ids}

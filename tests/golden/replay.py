@@ -77,7 +77,7 @@ def _exchange(call: Call, route: Route) -> Exchange:
     )
     exchange.model = Model(call.slug, "mid", parse_weight("4"), PRICE, (route,), context_window=128_000)
     exchange.route = route
-    exchange.attempts = [Attempt(route, 100.001, "ok")]
+    exchange.attempts = [Attempt(route, "ok")]
     exchange.dispatched_s, exchange.answered_s = 100.001, 100.251
     return exchange
 

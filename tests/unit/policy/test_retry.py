@@ -33,7 +33,7 @@ A, B, C = route("a"), route("b"), route("c")
 
 
 def tried(where: Route, failure: Failure, ended_s: float = 100.0) -> Attempt:
-    return Attempt(where, ended_s - 1, "failed", failure=failure, ended_s=ended_s)
+    return Attempt(where, "failed", failure=failure, ended_s=ended_s)
 
 
 def decide(
