@@ -129,7 +129,8 @@ MEANINGS: Mapping[str, str] = {
     "inflight_cap": "As many requests of the key are running as its tier allows at once (`inflight`).",
     "headers_too_large": "The request line or a header is longer than the server reads.",
     "internal_error": "A fault of the gateway; its log holds the details under the request's id.",
-    "provider_unavailable": "Every route of the model failed or rests after failures; nothing was billed.",
+    "provider_unavailable": "Every route of the model failed or rests after failures; nothing was billed. Where "
+    "the provider does not take the gateway's own credential, model name or path, a header says not to retry.",
     "overloaded": "The process has as many connections as it takes (`server.max_connections`).",
     "shutting_down": "The process is about to exit; another one takes the next request.",
     "provider_timeout": "No token of a stream came within `stream.first_token_s`, all attempts together.",

@@ -7,7 +7,7 @@ server log alone. `docs/errors.md` is generated from `ERRORS`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 FailureClass = Literal["upstream_error", "upstream_timeout", "upstream_truncated", "gateway_shutdown"]
@@ -68,6 +68,8 @@ PROVIDER_UNAVAILABLE = ErrorKind(
     "provider_unavailable", 503, "provider_error", "api_error",
     "The provider is not available.", retry_after_s=1,
 )
+# The same to read; but no retry makes a provider take our credential, or know a model or a path that it does not have.
+PROVIDER_REFUSES = replace(PROVIDER_UNAVAILABLE, retry="never")
 OVERLOADED = ErrorKind(
     "overloaded", 503, "server_error", "overloaded_error",
     "The gateway is at its limit.", retry_after_s=1,

@@ -44,7 +44,7 @@ async def serve(port: int, clock: Clock, parent: int) -> None:
     try:
         site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
-        print(f"listening {runner.addresses[0][1]}", flush=True)
+        _say(f"listening {runner.addresses[0][1]}\n", stop)
         while not stop.is_set() and os.getppid() == parent:
             try:
                 async with asyncio.timeout(PARENT_CHECK_S):
@@ -53,6 +53,14 @@ async def serve(port: int, clock: Clock, parent: int) -> None:
                 pass
     finally:
         await runner.cleanup()
+
+
+def _say(line: str, stop: asyncio.Event) -> None:
+    """Write *line* to standard output; *stop* when the starter is no longer there to read it."""
+    try:
+        os.write(sys.stdout.fileno(), line.encode())  # unbuffered, so that nothing is left to be flushed in vain
+    except BrokenPipeError:
+        stop.set()
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

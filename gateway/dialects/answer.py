@@ -11,6 +11,7 @@ from gateway.core.errors import UpstreamFailed
 from gateway.dialects.failures import malformed
 from gateway.wire.ascii import mend_json
 from gateway.wire.body import nested_deeper, structural
+from gateway.wire.values import decode_values
 
 MAX_DEPTH = 128  # as for requests; no dialect nests deeper than a dozen
 # Braces, brackets, commas and colons outside strings. 3,600 tokens with 20 alternatives each have a million. Decoding
@@ -18,7 +19,6 @@ MAX_DEPTH = 128  # as for requests; no dialect nests deeper than a dozen
 MAX_STRUCTURAL = 1_000_000
 
 _members = msgspec.json.Decoder(dict[str, Raw])
-_decode = msgspec.json.decode
 
 
 def read_answer(body: bytes) -> tuple[dict[str, Raw], dict[str, Any]]:
@@ -33,7 +33,7 @@ def read_answer(body: bytes) -> tuple[dict[str, Raw], dict[str, Any]]:
     if nested_deeper(body, MAX_DEPTH):
         raise UpstreamFailed(malformed("the answer is nested too deeply"))
     try:
-        root = _decode(body)
+        root = decode_values(body)
     except msgspec.DecodeError:
         body, root = _mended(body)
     if not isinstance(root, dict):
@@ -45,4 +45,4 @@ def _mended(body: bytes) -> tuple[bytes, Any]:
     mended = mend_json(body)
     if mended is None:
         raise UpstreamFailed(malformed(body[:500].decode("utf-8", "replace")))
-    return mended, _decode(mended)
+    return mended, decode_values(mended)

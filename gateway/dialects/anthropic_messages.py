@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import msgspec
@@ -19,9 +18,10 @@ from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
 from gateway.dialects.prompt import prompt_tokens
-from gateway.dialects.tokens import Tally
+from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user
 from gateway.wire.body import replace_members
+from gateway.wire.values import decode_values
 
 VERSION = "2023-06-01"
 
@@ -40,7 +40,7 @@ class _Facts(Struct, gc=False):
     stop_sequences: list[str] | None = None
     tools: list[dict[str, Raw]] | None = None
     tool_choice: dict[str, Raw] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, Raw] | None = None
 
 
 _facts = msgspec.json.Decoder(_Facts)
@@ -51,13 +51,14 @@ def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[st
     fields = read_members(body)
     facts = read_facts(_facts, body)
     check_metadata(facts.metadata)
+    user = (facts.metadata or {}).get("user_id")
     return Call(
         dialect="anthropic_messages",
         fields=fields,
         slug=facts.model,
         stream=bool(facts.stream),
         options=options,
-        user=read_user((facts.metadata or {}).get("user_id")),
+        user=read_user(decode_values(user)) if user is not None else None,
         forward_headers=forward_headers,
     )
 
@@ -75,7 +76,7 @@ class AnthropicCompletion:
         self._journey = journey
         self._reader = UsageReader()
         usage = members.get("usage")
-        self._reader.take(msgspec.json.decode(usage) if usage is not None else None)
+        self._reader.take(decode_values(usage) if usage is not None else None)
         self.note: str | None = "usage_odd" if self._reader.odd else None
         self.usage, self.basis = self._measure(content)
 
@@ -118,7 +119,7 @@ def read_completion(body: bytes, journey: Journey) -> AnthropicCompletion:
 def _words(value: object) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return json.dumps(value)
+    return as_text(value)
 
 
 ANTHROPIC_MESSAGES = Dialect(

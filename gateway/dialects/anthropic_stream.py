@@ -17,6 +17,7 @@ from gateway.dialects.prompt import prompt_tokens
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
+from gateway.wire.values import decode_values
 
 # As Anthropic itself sends.
 HEARTBEAT = frame(b'{"type":"ping"}', b"ping")
@@ -37,7 +38,6 @@ class _Event(Struct, gc=False):
 _BLOCK_EVENTS = frozenset(("content_block_start", "content_block_stop"))
 _read = msgspec.json.Decoder(_Event).decode
 _members = msgspec.json.Decoder(dict[str, Raw])
-_decode = msgspec.json.decode
 
 
 class AnthropicLane(PassthroughLane):
@@ -130,7 +130,7 @@ class AnthropicLane(PassthroughLane):
 
     def _take_start(self, payload: bytes) -> bytes:
         members = _members.decode(payload)
-        message = _decode(members["message"]) if "message" in members else None
+        message = decode_values(members["message"]) if "message" in members else None
         if not isinstance(message, dict):
             self._break(malformed("message_start without message"))
             return b""
@@ -150,7 +150,7 @@ class AnthropicLane(PassthroughLane):
     def _take_delta(self, payload: bytes) -> bytes:
         out = self._let_go()
         usage = _members.decode(payload).get("usage")
-        said = _decode(usage) if usage is not None else None
+        said = decode_values(usage) if usage is not None else None
         self._reader.take(said)
         self._told |= isinstance(said, dict) and count(said.get("output_tokens")) is not None
         self._note_odd()
@@ -199,8 +199,8 @@ def _read_leniently(payload: bytes) -> _Event:
         msgspec.DecodeError: Not a JSON object.
     """
     members = _members.decode(payload)
-    kind = _decode(members["type"]) if "type" in members else None
-    delta = _decode(members["delta"]) if "delta" in members else None
+    kind = decode_values(members["type"]) if "type" in members else None
+    delta = decode_values(members["delta"]) if "delta" in members else None
     out = _Event(type=kind if isinstance(kind, str) else None, error=members.get("error", ABSENT))
     if isinstance(delta, dict):
         out.delta = _Delta()

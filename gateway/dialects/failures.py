@@ -12,6 +12,7 @@ from gateway.core.catalog import DialectName
 from gateway.core.errors import (
     CONTEXT_LENGTH_EXCEEDED,
     INVALID_REQUEST,
+    PROVIDER_REFUSES,
     PROVIDER_UNAVAILABLE,
     REQUEST_TOO_LARGE,
     ErrorKind,
@@ -44,20 +45,26 @@ def read_failure(
     kind = _CALLERS_FAULT.get(status)
     if kind is not None:
         if _error_object(body).get("code") == "model_not_found":  # the caller named ours; the route has the wrong name
-            return Failure("upstream_error", "no_such_model", retryable=False, detail=detail)
+            return _refused("no_such_model", detail)
         return _callers_fault(dialect, kind, body, detail)
     if status in _CREDENTIAL:
-        return Failure("upstream_error", "credential", retryable=False, detail=detail)
+        return _refused("credential", detail)
     if status < 400:
-        return Failure("upstream_error", "redirect" if status >= 300 else "protocol", retryable=False, detail=detail)
+        return _refused("redirect" if status >= 300 else "protocol", detail)
+    if status < 500 and status not in _PASSING:
+        return _refused(f"status_{status}", detail)
     return Failure(
         "upstream_error",
         f"status_{status}",
-        retryable=status in _PASSING or status >= 500,
         retry_after_s=parse_retry_after(headers, now_epoch_s),
         counts=status != 429,  # a rate limit of ours there is no sign of ill health
         detail=detail,
     )
+
+
+def _refused(reason: str, detail: str) -> Failure:
+    """The failure of a route that is set up wrongly: the provider will say the same until somebody mends it."""
+    return Failure("upstream_error", reason, PROVIDER_REFUSES, retryable=False, detail=detail)
 
 
 def in_band_failure(raw: bytes) -> Failure:

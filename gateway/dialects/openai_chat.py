@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import msgspec
@@ -20,7 +19,7 @@ from gateway.dialects.openai_chunk import FAILED_REASONS
 from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt import prompt_tokens
-from gateway.dialects.tokens import Tally
+from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user, refuse
 from gateway.wire.body import fits, replace_members
 
@@ -154,7 +153,7 @@ def _tell(choices: Any, tally: Tally) -> None:
         if isinstance(message, dict):
             tally.add("".join(v for k, v in message.items() if k != "role" and isinstance(v, str)))
             if message.get("tool_calls"):
-                tally.add(json.dumps(message["tool_calls"]))
+                tally.add(as_text(message["tool_calls"]))
 
 
 def _fill_arguments(choices: list[Any]) -> bool:

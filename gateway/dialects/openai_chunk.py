@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from gateway.dialects.failures import ABSENT
+from gateway.wire.values import decode_values
 
 # A choice ends in one of these where the provider gave up on it; OpenRouter and DeepSeek document them.
 FAILED_REASONS = frozenset(("error", "insufficient_system_resource"))
@@ -63,7 +64,6 @@ class OddChunk(Chunk, gc=False):
 _KNOWN = frozenset(Delta.__struct_fields__)
 read_chunk = msgspec.json.Decoder(Chunk).decode
 _members = msgspec.json.Decoder(dict[str, Raw])
-_decode = msgspec.json.decode
 
 
 def index_of(choice: Choice) -> int:
@@ -89,7 +89,7 @@ def text_of(delta: Delta | None) -> str | None:
 
 def carries(payload: bytes) -> bool:
     """Whether a delta in *payload* has something we have no name for: audio, images, encrypted reasoning."""
-    choices = _decode(payload).get("choices")
+    choices = decode_values(payload).get("choices")
     deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
     named = [delta for delta in deltas if isinstance(delta, dict)]
     return any(bool(value) and name not in _KNOWN for delta in named for name, value in delta.items())
@@ -97,7 +97,7 @@ def carries(payload: bytes) -> bool:
 
 def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:
     """Every choice with an index, a delta and a finish reason, which is null for those in *unfinished*."""
-    choices = [choice for choice in _decode(raw) if isinstance(choice, dict)]
+    choices = [choice for choice in decode_values(raw) if isinstance(choice, dict)]
     for choice in choices:
         if type(choice.get("index")) is not int:
             choice["index"] = 0
@@ -110,7 +110,7 @@ def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:
 
 def with_arguments(payload: bytes, places: Collection[Place]) -> bytes:
     """*payload* with `{}` as the arguments of the tool calls at *places*, which it opens and which have none."""
-    chunk = _decode(payload)
+    chunk = decode_values(payload)
     for choice in chunk["choices"]:
         for call in choice["delta"]["tool_calls"]:
             if (choice.get("index", 0), call.get("index", 0)) in places:
@@ -127,7 +127,7 @@ def read_leniently(payload: bytes) -> OddChunk:
     """
     members = _members.decode(payload)
     chunk = OddChunk(usage=members.get("usage", ABSENT), error=members.get("error", ABSENT))
-    known = _decode(payload)
+    known = decode_values(payload)
     for name, kind in (("id", str), ("object", str), ("created", int), ("model", str)):
         if type(known.get(name)) is kind:
             setattr(chunk, name, known[name])

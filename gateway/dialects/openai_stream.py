@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ from gateway.dialects.prompt import prompt_tokens
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
+from gateway.wire.values import decode_values
 
 CHUNK = "chat.completion.chunk"
 METADATA = "anoman.metadata"
@@ -47,11 +48,14 @@ _OPEN_BRACE = ord("{")
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.encode
-_decode = msgspec.json.decode
 
 
 class OpenAIChatLane(PassthroughLane):
-    """Chunks in, chunks out. The last finish chunk is held back until the usage is known."""
+    """Chunks in, chunks out. The last finish chunk is held back until the usage is known.
+
+    Each choice finishes once, at the end of the stream: one that goes on after its finish had not finished, and what a
+    client was told cannot be taken back. So any earlier finish chunk passes without its reason, which follows later.
+    """
 
     def __init__(self, journey: Journey) -> None:
         super().__init__(journey)
@@ -61,9 +65,10 @@ class OpenAIChatLane(PassthroughLane):
         self._model_in_json = b""
         self._model_out_json = b""
         self._reader = UsageReader()
-        self._asked = _decode(journey.call.fields["n"]) or 1 if "n" in journey.call.fields else 1
+        self._asked = decode_values(journey.call.fields["n"]) or 1 if "n" in journey.call.fields else 1
         self._seen: set[int] = set()
         self._finished: set[int] = set()
+        self._reasons: dict[int, str] = {}  # of choices whose finish chunk has passed without it
         self._finish: bytes | None = None  # payload of the held-back finish chunk, as the provider sent it
         self._silent: dict[Place, bool] = {}  # tool calls: whether no argument text has come so far
 
@@ -90,12 +95,12 @@ class OpenAIChatLane(PassthroughLane):
 
     def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """What is held back, then the error frame."""
-        held = self._let_go([]) if self._finish is not None else b""
-        return held + super().fail(failure, receipt)
+        held = frame(self._rewrite(self._finish)) if self._finish is not None else b""
+        return self._missing_arguments(self._finished) + self._finishes() + held + super().fail(failure, receipt)
 
     def finish(self, receipt: Receipt) -> bytes:
-        """Whole tool arguments, the finish chunk with its usage, the metadata frame, the terminator."""
-        out = [self._missing_arguments(self._finished)]
+        """Whole tool arguments, the finish chunks, the last with the usage, the metadata frame, the terminator."""
+        out = [self._missing_arguments(self._finished), self._finishes()]
         out.append(frame(self._rewrite(self._finish or b"{}", usage_object(receipt.usage, self._reader.raw))))
         if not self.journey.call.options.strip_extension:
             out.append(frame(self._metadata(receipt)))
@@ -172,21 +177,24 @@ class OpenAIChatLane(PassthroughLane):
             self.progress += 1
         if self._finish is not None and (opening or finishing or not hollow):
             out = self._let_go(choices) + out
+        elif self._reasons and not hollow:
+            self._reopen({index_of(choice) for choice in choices if text_of(choice.delta) is not None})
         if finishing:
-            return out + self._take_finish(chunk, choices, payload)
+            return out + self._take_finish(choices, payload)
         sent = frame(self._forward(chunk, choices, payload))
         delta = choices[0].delta
         if len(choices) == 1 and delta is not None and text and text == delta.content:
             self._remember(payload, sent, b'"content":', text)
         return out + sent
 
-    def _take_finish(self, chunk: Chunk, choices: list[Choice], payload: bytes) -> bytes:
-        """Hold a finish chunk back once every choice seen so far has finished; let any other pass."""
+    def _take_finish(self, choices: list[Choice], payload: bytes) -> bytes:
+        """Hold a finish chunk back once every choice seen so far has finished; of any other only the reason."""
         finishing = {index_of(choice) for choice in choices if choice.finish_reason}
         opened = {(index_of(c), call.index) for c in choices if c.delta for call in c.delta.tool_calls or ()}
         silent = {place for place in opened if place[0] in finishing and self._silent.pop(place, False)}
         if silent:
             payload = with_arguments(payload, silent)
+        self._reopen(finishing)
         self._finished |= finishing
         if self._finished >= self._seen:
             self._rewrite(payload)  # a payload that cannot be written must fail here, not in `finish`
@@ -194,19 +202,34 @@ class OpenAIChatLane(PassthroughLane):
             # A provider that sends its choices one after the other has further ones to come.
             self.complete = len(self._seen) >= self._asked
             return b""
-        return self._missing_arguments(finishing) + frame(self._forward(chunk, choices, payload))
+        return self._postpone(payload, choices)
+
+    def _postpone(self, payload: bytes, choices: Sequence[Choice]) -> bytes:
+        """A finish chunk without the reasons of its *choices*, which are kept for the end."""
+        reasons = {index_of(choice): choice.finish_reason for choice in choices if choice.finish_reason}
+        self._reasons.update(reasons)
+        return frame(self._rewrite(payload, unfinished=reasons))
+
+    def _reopen(self, going_on: set[int]) -> None:
+        """Take back the finish of choices that were not at their end."""
+        self._finished -= going_on
+        for index in going_on:
+            self._reasons.pop(index, None)
+
+    def _finishes(self) -> bytes:
+        """The finish chunks of all choices whose reason was kept, by our own hand."""
+        return b"".join(frame(self._chunk_of({}, index, reason)) for index, reason in self._reasons.items())
 
     def _let_go(self, choices: list[Choice]) -> bytes:
         """Release the held finish chunk since more follows it; a choice that goes on has not finished after all."""
         held, self._finish = self._finish or b"{}", None
         self.complete = False
         going_on = {index_of(choice) for choice in choices} & self._finished
-        self._finished -= going_on
         parsed = read_leniently(held).choices or ()
         said = any(text_of(c.delta) is not None or (c.finish_reason and index_of(c) not in going_on) for c in parsed)
-        if not said and not carries(held):
-            return b""
-        return self._missing_arguments(self._finished) + frame(self._rewrite(held, unfinished=going_on))
+        out = self._postpone(held, parsed) if said or carries(held) else b""
+        self._reopen(going_on)
+        return out
 
     def _first_of(self, index: int, choice: Choice) -> bytes:
         """The role chunk of a choice whose provider sends none."""
@@ -260,9 +283,9 @@ class OpenAIChatLane(PassthroughLane):
     def _envelope(self) -> dict[str, Any]:
         return {"id": self._id, "object": CHUNK, "created": self._created, "model": self.journey.call.slug}
 
-    def _chunk_of(self, delta: dict[str, Any], index: int) -> bytes:
+    def _chunk_of(self, delta: dict[str, Any], index: int, reason: str | None = None) -> bytes:
         """A chunk of our own making."""
-        choices = [{"index": index, "delta": delta, "finish_reason": None}]
+        choices = [{"index": index, "delta": delta, "finish_reason": reason}]
         return ascii_json(_encode({**self._envelope(), "choices": choices}))
 
     def _metadata(self, receipt: Receipt) -> bytes:

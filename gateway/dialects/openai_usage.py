@@ -8,8 +8,7 @@ import msgspec
 
 from gateway.core.usage import Usage, count, merge
 from gateway.wire.body import fits
-
-_decode = msgspec.json.decode
+from gateway.wire.values import decode_values
 
 
 class UsageReader:
@@ -32,7 +31,7 @@ class UsageReader:
     def take(self, raw: bytes | msgspec.Raw) -> None:
         """Merge one usage object; anything but an object is ignored."""
         try:
-            said = _decode(raw)
+            said = decode_values(raw)
         except (msgspec.DecodeError, RecursionError):
             said = None
         if not isinstance(said, dict):

@@ -8,8 +8,7 @@ import msgspec
 
 from gateway.core.call import Call
 from gateway.dialects.tokens import count_prompt
-
-_decode = msgspec.json.decode
+from gateway.wire.values import decode_values
 
 
 def prompt_tokens(call: Call) -> int:
@@ -18,7 +17,7 @@ def prompt_tokens(call: Call) -> int:
     for name in ("system", "messages"):
         raw = call.fields.get(name)
         if raw is not None:
-            _collect(_decode(raw), texts)
+            _collect(decode_values(raw), texts)
     tools = call.fields.get("tools")
     if tools is not None:
         texts.append(bytes(tools).decode("utf-8", "replace"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import toktok
 
 ENCODING = "o200k_base"  # the newest public vocabulary; other families differ by some 10-20 %
@@ -39,6 +40,14 @@ def _exact(text: str) -> int:
     """A limit that cuts nothing makes the count: the library's function for counts wakes threads, 40 us against 1."""
     tokens: int = toktok.truncate(text, _NO_LIMIT, ENCODING)[1]
     return tokens
+
+
+def as_text(values: object) -> str:
+    """What a tool was called with, from `decode_values`, as text to count."""
+    try:
+        return msgspec.json.encode(values).decode()
+    except OverflowError:  # an integer of over 64 bits; for an estimate, Python's spelling will do
+        return repr(values)
 
 
 def warm_up() -> None:

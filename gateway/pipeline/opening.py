@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gateway.core.catalog import Route
-from gateway.core.errors import PROVIDER_UNAVAILABLE, SHUTDOWN, Failure, UpstreamFailed
+from gateway.core.errors import PROVIDER_REFUSES, PROVIDER_UNAVAILABLE, SHUTDOWN, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange
 from gateway.core.ports import UpstreamAnswer
 from gateway.core.usage import Usage
@@ -69,7 +69,9 @@ class Opening:
             try:
                 return await self._attempt(step, accept)
             except UpstreamFailed as exc:
-                failure = exc.failure
+                # A route that is set up wrongly says nothing of the others: what they said is what the client can use.
+                if failure is _ALL_OPEN or exc.failure.error is not PROVIDER_REFUSES:
+                    failure = exc.failure
                 if self._watch.committed:
                     break
         raise UpstreamFailed(failure)

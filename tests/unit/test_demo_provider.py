@@ -364,6 +364,18 @@ def test_leaves_when_stdin_closes() -> None:
     demo.process.stdout.close()
 
 
+def test_leaves_when_nobody_hears_that_it_is_up() -> None:
+    """A starter that is gone before its provider is up leaves it nothing to complain of."""
+    command = [sys.executable, "-m", "gateway.demo_provider"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+
+    process.stdout.close()
+    _, errors = process.communicate(timeout=20)
+
+    assert (process.returncode, errors) == (0, b"")
+
+
 def test_leaves_when_its_parent_dies() -> None:
     """A starter that is killed takes it along, even when the pipe stays open elsewhere."""
     starter = (

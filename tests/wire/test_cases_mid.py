@@ -340,7 +340,7 @@ async def test_mid_19_the_log_has_the_words(desk: Desk) -> None:
 
 @pytest.mark.parametrize("code", [401, 402, 403])
 async def test_mid_20_our_own_credential(desk: Desk, code: int) -> None:
-    """A provider that refuses us is not the caller's fault: no 401 or 403, an alarm, and the key still works."""
+    """A provider that refuses us is not the caller's fault: no 401 or 403, no retries, an alarm; the key works on."""
     before = await desk.gateway.metrics()
 
     reply = await desk.ask([status(code, (), {"error": {"message": "bad key"}})])
@@ -349,6 +349,7 @@ async def test_mid_20_our_own_credential(desk: Desk, code: int) -> None:
     after = await desk.gateway.metrics()
     counters = {s.name for s in after.samples if "credential" in s.name}
     assert (reply.status, good.status) == (503, 200)
+    assert (reply.headers.get("x-should-retry"), reply.headers.get("retry-after")) == ("false", "1")
     assert any(after.value(name) == before.value(name) + 1 for name in counters)
 
 

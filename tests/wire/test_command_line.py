@@ -220,6 +220,37 @@ async def test_demo_streams_and_leaves_on_ctrl_c() -> None:
     assert b"server.stopped" in rest
 
 
+@pytest.mark.parametrize("moment", ["selectors", "click", "msgspec", "aiohttp", "gateway.app", "gateway.demo"])
+def test_ctrl_c_while_it_starts(moment: str) -> None:
+    """Ctrl-C before anything is served ends the command at once, with the shell's status for it and without a word."""
+    command = [sys.executable, "-X", "importtime", "-m", "gateway", "demo", "--port", str(free_port())]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=QUIET, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        imported = iter(process.stderr.readline, "")
+        assert any(line.rpartition("|")[2].strip() == moment for line in imported)
+
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert out == ""
+    assert [line for line in errors.splitlines() if not line.startswith("import time:")] == []
+
+
+def test_integers_are_bounded() -> None:
+    """Integers of more digits than anybody needs are not read at all: their time grows with the square."""
+    program = (
+        "import sys, gateway.__main__ as m; m.main(['keys'], standalone_mode=False); print(len(str(int('9' * 641))))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert 'tenant = "my-team"' in done.stdout
+    assert done.stderr.rstrip().rpartition("\n")[2].startswith("ValueError: Exceeds the limit (640 digits)")
+
+
 def test_demo_knows_the_vendors_whose_keys_are_set() -> None:
     """A vendor's models are there exactly when its usual key variable is set."""
     from gateway.demo import document

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
 from gateway.core.errors import UpstreamFailed
@@ -60,3 +61,15 @@ def test_large_answers_are_read() -> None:
 
     assert len(read_answer(image)[1]["x"]) == 20_000_000
     assert len(read_answer(tokens)[1]["x"]) == MAX_STRUCTURAL // 4 - 2
+
+
+def test_numbers_stay_as_they_were_spelled() -> None:
+    """What has a fraction or an exponent is not converted, however large: it costs its length and is written again."""
+    numbers = b"[" + b"1e300," * 150_000 + b"1.50,1e999,-0.0]"
+    start_s = time.perf_counter()
+
+    members, root = read_answer(b'{"x":%b,"n":7}' % numbers)
+
+    assert time.perf_counter() - start_s < 1.0  # 0.03 s alone on a machine; 1.8 s if they were converted
+    assert msgspec.json.encode(root["x"]) == bytes(members["x"]) == numbers
+    assert root["n"] == 7

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.core.catalog import DialectName
-from gateway.core.errors import PROVIDER_UNAVAILABLE, Failure
+from gateway.core.errors import PROVIDER_REFUSES, PROVIDER_UNAVAILABLE, Failure
 from gateway.dialects.errors import dialect_of_path
 from gateway.dialects.failures import MAX_ERROR_BYTES, read_failure
 from gateway.dialects.scrub import MAX_PUBLIC_CHARS, scrub
@@ -53,6 +53,20 @@ def test_what_a_status_means(status: int, code: str, reason: str, retryable: boo
     assert (told.error.code, told.reason, told.retryable, told.counts) == (code, reason, retryable, counts)
     assert told.failure_class == "upstream_error"
     assert told.detail.startswith(f"HTTP {status}: ")
+
+
+HOPELESS = ("credential", "status_404", "status_418", "protocol", "redirect")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(row[0], row[2]) for row in STATUSES if row[1] == "provider_unavailable"]
+)
+def test_who_is_told_not_to_retry(status: int, reason: str) -> None:
+    """What the provider will say again until an operator mends it stops the SDKs; whatever may pass does not."""
+    told = failure(status, {"error": {"message": "m"}}).as_error()
+
+    assert told.kind.retry == ("never" if reason in HOPELESS else "default")
+    assert (told.kind.status, told.message) == (503, PROVIDER_UNAVAILABLE.message)
 
 
 def test_what_the_caller_did_wrong_is_told() -> None:
@@ -214,4 +228,4 @@ def test_a_wrong_name_in_a_route_is_not_the_callers_fault() -> None:
 
     failure = read_failure("openai_chat", 400, {}, body, 0.0)
 
-    assert (failure.reason, failure.error, failure.public_message) == ("no_such_model", PROVIDER_UNAVAILABLE, None)
+    assert (failure.reason, failure.error, failure.public_message) == ("no_such_model", PROVIDER_REFUSES, None)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 
 from gateway.core.catalog import Provider
-from gateway.core.errors import UpstreamFailed
+from gateway.core.errors import TRUNCATED, UpstreamFailed
 from gateway.core.money import Weight
 from gateway.dialects.base import Lane
-from gateway.dialects.lane import MAX_DEPTH
+from gateway.dialects.lane import MAX_DEPTH, MAX_STRUCTURAL
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import hide, redact
-from tests.support.notation import CBD, CBS, MS, R, T, chunk, data, event
+from tests.support.notation import CBD, CBS, FIN, MS, R, T, chunk, data, event
 from tests.unit.dialects.conversations import anthropic, anthropic_call, hear, journey, openai, openai_call
 
 LEAK = "node gpu7.internal key sk-ant-1234567890abcdef"
@@ -108,6 +109,46 @@ def test_indices_are_bounded(bad: bytes) -> None:
 
     assert heard.end == "interrupted"
     assert time.perf_counter() - started_s < 1
+
+
+SLOW_NUMBERS = "[" + ",".join(["1e300"] * (MAX_STRUCTURAL - 100)) + "]"
+SLOW_CHUNKS = {
+    "odd delta": '{"choices":[{"index":0,"delta":{"content":7,"x":%s}}]}',
+    "finish": '{"choices":[{"index":0,"delta":{},"finish_reason":"stop","x":%s}]}',
+    "usage": '{"choices":[],"usage":{"completion_tokens":1,"x":%s}}',
+    "to be mended": '{"choices":[{"index":0,"delta":{"content":"\x01","x":%s}}]}',
+}
+SLOW_EVENTS = {
+    "message_start": '{"type":"message_start","message":{"x":%s}}',
+    "message_delta": '{"type":"message_delta","usage":{"output_tokens":1,"x":%s}}',
+    "content_block_delta": '{"type":"content_block_delta","delta":{"text":7,"x":%s}}',
+}
+
+
+@pytest.mark.parametrize(
+    ("lane", "payload"),
+    [(openai, payload) for payload in SLOW_CHUNKS.values()]
+    + [(anthropic, payload) for payload in SLOW_EVENTS.values()],
+    ids=[*SLOW_CHUNKS, *SLOW_EVENTS],
+)
+def test_numbers_hold_nobody_up(lane: Callable[[], Lane], payload: str) -> None:
+    """An event full of numbers that take long to convert is read in no time, and is no failure."""
+    started_s = time.perf_counter()
+    heard = hear(lane(), [data(payload % SLOW_NUMBERS)])
+
+    assert time.perf_counter() - started_s < 0.4  # 0.01-0.05 s alone on a machine; 0.5-2 s if they were converted
+    assert heard.lane.failure in (None, TRUNCATED)
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_elements_of_an_event_are_bounded(room: int) -> None:
+    """As many elements as an event can need are read; one more, in a megabyte of little things, is malformed."""
+    shell = '{"choices":[{"index":0,"delta":{"content":"x"},"x":[%s]}]}'
+    filled = shell % ("1," * (MAX_STRUCTURAL - sum(map(shell.count, "{}[],:")) + room) + "1" + " " * MAX_STRUCTURAL)
+
+    heard = hear(openai(), [R(), T("a"), data(filled), FIN("stop"), data("[DONE]")])
+
+    assert heard.end == ("interrupted" if room else "finished")
 
 
 @pytest.mark.parametrize(

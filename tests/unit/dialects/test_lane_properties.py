@@ -124,7 +124,7 @@ def _openai_events(draw: st.DrawFn, index: int, choices: int) -> Said:
         odd = draw(st.sampled_from(ODD))
         opens = 0 if isinstance(odd["choices"], list) and odd["choices"] not in ([], [None]) else None
         return Said(chunk({}, None, None, **{**envelope, **odd}), opens=opens)
-    if kind == "content + finish" and choices == 1:  # with several, a finish that is let go cannot be taken back
+    if kind == "content + finish":
         raw = choice_chunk(index, {"content": word}, "stop", **envelope)
         return Said(raw, opens=index, finishes=index, adds=bool(word), text=mended(word))
     if kind == "usage":
@@ -230,6 +230,8 @@ class Oracle:
         self.text += said.text
         if self.held and (said.adds or said.finishes is not None or index not in self.seen):
             self.held = self.complete = False
+            self.finished.discard(index)
+        if said.adds:
             self.finished.discard(index)
         self.seen.add(index)
         if said.finishes is not None:

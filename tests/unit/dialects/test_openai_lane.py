@@ -237,7 +237,7 @@ def test_two_finishes() -> None:
 
 
 def test_interleaved_choices() -> None:
-    """With n > 1 the stream is complete when the last open choice has finished; only its chunk carries the usage."""
+    """With n > 1 the stream is complete when the last open choice has finished; finishes follow, one with the usage."""
     heard = hear_openai(
         choice_chunk(0, {"role": "assistant"}),
         choice_chunk(1, {"role": "assistant"}),
@@ -251,21 +251,21 @@ def test_interleaved_choices() -> None:
         n=2,
     )
 
-    assert shape(heard) == ["0:R", "1:R", "0:a", "1:b", "0:FIN(stop)", "1:c", "1:FIN(length)", "META", "[DONE]"]
+    assert shape(heard) == ["0:R", "1:R", "0:a", "1:b", "0:", "1:c", "0:FIN(stop)", "1:FIN(length)", "META", "[DONE]"]
 
 
 @pytest.mark.parametrize("n", [None, 2])
 def test_the_first_choice_finishes_and_the_second_is_cut(n: int | None) -> None:
-    """While a choice is open the finish of another is no terminal marker; it passes at once."""
+    """While a choice is open the finish of another is no terminal marker; it is told before the error."""
     opened = [choice_chunk(index, {"role": "assistant", "content": "a"}) for index in (0, 1)]
 
     heard = hear_openai(*opened, choice_chunk(0, {}, "stop"), n=n)
 
-    assert shape(heard) == ["0:R", "1:R", "0:FIN(stop)", "ERRF(2, upstream_truncated)", "[DONE]"]
+    assert shape(heard) == ["0:R", "1:R", "0:", "0:FIN(stop)", "ERRF(2, upstream_truncated)", "[DONE]"]
 
 
 def test_one_choice_after_the_other() -> None:
-    """A finish is let go, in its place, when a further choice opens after it."""
+    """When a further choice opens after a finish, the chunk passes in its place, and its reason at the end."""
     heard = hear_openai(
         choice_chunk(0, {"role": "assistant"}),
         choice_chunk(0, {"content": "a"}),
@@ -278,7 +278,7 @@ def test_one_choice_after_the_other() -> None:
         n=2,
     )
 
-    assert shape(heard) == ["0:R", "0:a", "0:FIN(stop)", "1:R", "1:b", "1:FIN(stop)", "META", "[DONE]"]
+    assert shape(heard) == ["0:R", "0:a", "0:", "1:R", "1:b", "0:FIN(stop)", "1:FIN(stop)", "META", "[DONE]"]
 
 
 def test_the_second_choice_breaks_off() -> None:
@@ -288,8 +288,43 @@ def test_the_second_choice_breaks_off() -> None:
     role_only = hear_openai(*first, choice_chunk(1, {"role": "assistant"}))
     some = hear_openai(*first, choice_chunk(1, {"content": "b"}), n=2)
 
-    assert shape(role_only) == ["0:R", "0:a", "0:FIN(stop)", "1:R", "ERRF(1, upstream_truncated)", "[DONE]"]
-    assert shape(some) == ["0:R", "0:a", "0:FIN(stop)", "1:R", "1:b", "ERRF(2, upstream_truncated)", "[DONE]"]
+    assert shape(role_only) == ["0:R", "0:a", "0:", "1:R", "0:FIN(stop)", "ERRF(1, upstream_truncated)", "[DONE]"]
+    assert shape(some) == ["0:R", "0:a", "0:", "1:R", "1:b", "0:FIN(stop)", "ERRF(2, upstream_truncated)", "[DONE]"]
+
+
+def test_a_choice_that_goes_on_after_its_finish() -> None:
+    """With n > 1 too, each choice finishes once: after all its text, with the last reason that was given."""
+    opened = [choice_chunk(index, {"role": "assistant"}) for index in (0, 1)]
+    early, late = choice_chunk(0, {}, "length"), choice_chunk(0, {}, "stop")
+    more, other = choice_chunk(0, {"content": "a"}), choice_chunk(1, {"content": "b"}, "stop")
+
+    first = hear_openai(*opened, early, more, late, other, U(7, 2), DONE, n=2)
+    last = hear_openai(*opened, early, other, more, late, U(7, 2), DONE, n=2)
+    cut = hear_openai(*opened, early, other, more, n=2)
+
+    assert shape(first) == ["0:R", "1:R", "0:", "0:a", "0:", "0:FIN(stop)", "1:bFIN(stop)", "META", "[DONE]"]
+    assert shape(last) == ["0:R", "1:R", "0:", "1:b", "0:a", "1:FIN(stop)", "0:FIN(stop)", "META", "[DONE]"]
+    assert shape(cut) == ["0:R", "1:R", "0:", "1:b", "0:a", "1:FIN(stop)", "ERRF(2, upstream_truncated)", "[DONE]"]
+
+
+def test_tr_25_a_finish_reason_on_every_chunk_of_two() -> None:
+    """With n > 1 too, a finish reason that is followed by more was none."""
+    said = [choice_chunk(index, {"role": "assistant", "content": text}, "stop") for index, text in enumerate("ab")]
+
+    heard = hear_openai(*said, choice_chunk(0, {"content": "c"}, "stop"), choice_chunk(1, {}, "length"), DONE, n=2)
+
+    assert shape(heard) == ["0:R", "1:R", "0:c", "0:FIN(stop)", "1:FIN(length)", "META", "[DONE]"]
+    assert texts(heard.items) == {0: "ac", 1: "b"}
+
+
+def test_what_an_early_finish_chunk_brings() -> None:
+    """The other members of a finish chunk reach the client when it comes, without its reason."""
+    early = choice_chunk(0, {}, "stop", x={"y": 1.50})
+
+    heard = hear_openai(choice_chunk(0, {"content": "a"}), choice_chunk(1, {"content": "b"}), early, n=2)
+
+    (told,) = [item for item in heard.items[:-2] if "x" in item]
+    assert (told["x"], told["choices"][0]["finish_reason"]) == ({"y": 1.5}, None)
 
 
 def test_fewer_choices_than_asked_for() -> None:

@@ -25,7 +25,7 @@ def test_a_role_chunk_is_made_once_per_choice() -> None:
 
     heard = hear_openai(T("a"), T("b"), second, FIN("stop"), choice_chunk(1, {}, "stop"), DONE)
 
-    assert shape(heard) == ["0:R", "0:a", "0:b", "1:R", "1:c", "0:FIN(stop)", "1:FIN(stop)", "META", "[DONE]"]
+    assert shape(heard) == ["0:R", "0:a", "0:b", "1:R", "1:c", "0:", "0:FIN(stop)", "1:FIN(stop)", "META", "[DONE]"]
 
 
 def test_sse_18_chunks_without_choices() -> None:

@@ -154,7 +154,7 @@ def test_arguments_of_the_choice_that_finishes_first() -> None:
         n=2,
     )
 
-    assert shape(heard)[2:6] == ["0:TC0[{}]", "0:FIN(tool_calls)", "1:TC0[{}]", "1:FIN(tool_calls)"]
+    assert shape(heard)[2:7] == ["0:", "0:TC0[{}]", "1:TC0[{}]", "0:FIN(tool_calls)", "1:FIN(tool_calls)"]
 
 
 def test_a_broken_stream_never_completes_a_call() -> None:

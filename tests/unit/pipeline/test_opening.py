@@ -54,6 +54,16 @@ async def test_one_extra_attempt_for_each_route() -> None:
     assert (error.kind.status, scene.receipt.outcome, scene.receipt.failure_reason) == (503, "failed", "status_500")
 
 
+@pytest.mark.parametrize(("first", "second"), [(500, 401), (401, 500)])
+async def test_a_wrongly_set_up_route_does_not_speak_for_the_others(first: int, second: int) -> None:
+    """Where one of the routes may recover, the client is not told that a retry is in vain."""
+    scene = Scene(*[status(code, b"oh", EOF) for code in (first, second, 500)], routes=("a", "b"))
+
+    error = await error_of(scene)
+
+    assert (error.kind.code, error.kind.retry) == ("provider_unavailable", "default")
+
+
 @pytest.mark.parametrize("failure", [CONNECT, RESET], ids=lambda failure: failure.reason)
 async def test_a_dead_connection_is_replaced_at_once(failure: Failure) -> None:
     """Waiting would not make it better."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -87,6 +88,42 @@ def test_members_keep_order_and_bytes() -> None:
 def test_b7_what_is_no_json_object_in_utf_8(body: bytes, message: str) -> None:
     """B7: anything but one JSON object in UTF-8 with representable numbers is refused in one public sentence."""
     assert message in refusal(body).message
+
+
+NUMBERS = [
+    b"-9999.0", b"0.12345678901234567", b"1e-7", b"1e300", b"-1e308", b"1.7976931348623157E+308", b"1e0000000308",
+    b"5e-324", b"1e-999", b"0e0", b"-0.0", b"0." + b"1" * 5000, b"9" * 308 + b".5", b"12345678901234567890.5",
+]  # fmt: skip
+BEYOND = [
+    b"1e309", b"-1E309", b"1e+309", b"1e0309", b"1.5e310", b"9.9e999", b"1e1000", b"1e99999999999", b"9" * 310 + b".5",
+    b"0." + b"1" * 500 + b"e320",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda value: repr(value)[:24])
+def test_numbers_that_a_double_holds(number: bytes) -> None:
+    """A number within a double's range is kept as it was spelled, by its exponent or its digits, at any depth."""
+    value = b'{"b":[0.5,%b,"1e999"]}' % number
+
+    assert parse(b'{"a":%b,"c":%b}' % (value, number)) == {"a": value, "c": number}
+
+
+@pytest.mark.parametrize("number", BEYOND, ids=lambda value: repr(value)[:24])
+@pytest.mark.parametrize("place", [b"%b", b"[0.1,1e5,%b,1e-5]", b'{"x":{"y":[%b]}}'])
+def test_numbers_beyond_a_double(number: bytes, place: bytes) -> None:
+    """B7: one number with an exponent or an integer part that no double has spoils the body, wherever it stands."""
+    assert "out of range" in refusal(b'{"a":%b}' % (place % number)).message
+
+
+@pytest.mark.parametrize("number", [b"1e300", b"1.7976931348623157e308"])
+def test_numbers_cost_what_their_length_costs(number: bytes) -> None:
+    """As many numbers as a body may have, of the kind that takes long to convert, are read in no time."""
+    numbers = b"[" + b",".join([number] * min(199_000, 4_000_000 // len(number))) + b"]"
+    start_s = time.perf_counter()
+    parsed = parse(b'{"a":%b}' % numbers, BodyLimits())
+
+    assert time.perf_counter() - start_s < 1.0  # 0.04-0.07 s alone on a machine; 2.4 s if they were converted
+    assert parsed["a"] == numbers
 
 
 @pytest.mark.parametrize("open_close", [(b"[", b"]"), (b'{"a":', b"}")])
@@ -202,8 +239,8 @@ def test_duplicates_are_found_as_by_the_reference(text: str) -> None:
 
 
 PIECES = [
-    b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b'"a"', b'"a":', b"1", b"1e9", b"9" * 25, b"\\u", b"0022", b"\xff",
-    b"\x00", b"\xc3\xa9", b" ", b"NaN", b"true", b"\\ud800", b'\\"', b"\xef\xbb\xbf",
+    b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b'"a"', b'"a":', b"1", b"1e9", b"1e309", b"9" * 25, b"\\u",
+    b"0022", b"\xff", b"\x00", b"\xc3\xa9", b" ", b"NaN", b"true", b"\\ud800", b'\\"', b"\xef\xbb\xbf",
 ]  # fmt: skip
 
 
