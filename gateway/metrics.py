@@ -31,8 +31,6 @@ _OVERHEAD_S = (0.0005, 0.001, 0.0013, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1
 # Promise: 50 ms; goals: 3 ms in the middle, 20 ms at the 99th percentile.
 _CANCEL_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.5, 2.0)
 
-_TOKEN_KINDS = ("prompt", "completion", "cached", "cache_write", "reasoning")  # of `Usage`, without `_tokens`
-
 
 class MetricsRecorder:
     """
@@ -111,17 +109,14 @@ class MetricsRecorder:
         usage = receipt.usage
         if receipt.usage_basis == "estimated":
             self._add(self._estimated)
-        for kind, count in zip(
-            _TOKEN_KINDS,
-            (
-                usage.prompt_tokens,
-                usage.completion_tokens,
-                usage.cached_tokens,
-                usage.cache_write_tokens,
-                usage.reasoning_tokens,
-            ),
-            strict=True,
-        ):
+        counts = (
+            ("prompt", usage.prompt_tokens),
+            ("completion", usage.completion_tokens),
+            ("cached", usage.cached_tokens),
+            ("cache_write", usage.cache_write_tokens),
+            ("reasoning", usage.reasoning_tokens),
+        )
+        for kind, count in counts:
             if count:
                 self._add(self._tokens, kind, count=count)
 

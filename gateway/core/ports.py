@@ -66,6 +66,10 @@ class UpstreamAnswer(Protocol):
             UpstreamFailed: The body broke off or made no sense.
         """
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is known that `read` will give nothing more."""
+
     def close(self) -> None:
         """Drop the connection at once, whatever is under way. Synchronous; calling it again changes nothing."""
 

@@ -90,14 +90,13 @@ def upstream_body(call: Call, route: Route) -> bytes:
 class OpenAICompletion:
     """A `chat.completion` body of a provider."""
 
-    def __init__(self, members: dict[str, Raw], choices: list[Any], journey: Journey) -> None:
+    def __init__(self, members: dict[str, Raw], root: dict[str, Any], journey: Journey) -> None:
         self._members = members
-        self._choices = choices
+        self._choices: list[Any] = root["choices"]
         self._journey = journey
         self._reader = UsageReader()
-        usage = members.get("usage")
-        if usage is not None and bytes(usage) not in NOTHING:
-            self._reader.take(usage)
+        if usage := root.get("usage"):
+            self._reader.take_value(usage)
         self.note: str | None = "usage_odd" if self._reader.odd else None
         self.usage, self.basis = self._measure()
 
@@ -143,7 +142,7 @@ def read_completion(body: bytes, journey: Journey) -> OpenAICompletion:
             raise UpstreamFailed(in_band_failure(body))
         if not isinstance(choice.get("message"), dict) or not isinstance(choice.get("finish_reason"), str):
             raise UpstreamFailed(malformed("a choice without message or finish_reason"))
-    return OpenAICompletion(members, choices, journey)
+    return OpenAICompletion(members, root, journey)
 
 
 def _tell(choices: Any, tally: Tally) -> None:

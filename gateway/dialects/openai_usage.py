@@ -34,6 +34,10 @@ class UsageReader:
             said = decode_values(raw)
         except (msgspec.DecodeError, RecursionError):
             said = None
+        self.take_value(said)
+
+    def take_value(self, said: object) -> None:
+        """Merge one usage object that has been read by `decode_values`; anything but an object is ignored."""
         if not isinstance(said, dict):
             self.odd = True
             return

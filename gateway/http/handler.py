@@ -164,13 +164,16 @@ class GatewayHandler:
 
     async def _read_body(self, request: web.BaseRequest, site: Site) -> bytes:
         """The body; raises GatewayError, also when `refuse_uploads` ends the wait for it."""
+        reading = read_body(
+            request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes, body_s=site.body_s
+        )
+        if request.content.is_eof():
+            return await reading  # it is here already
         task = asyncio.current_task()
         assert task is not None
         self._uploads.add(task)
         try:
-            return await read_body(
-                request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes, body_s=site.body_s
-            )
+            return await reading
         except asyncio.CancelledError:
             if task in self._uploads or task.uncancel():
                 raise  # it was the client, or the client as well

@@ -70,4 +70,6 @@ async def _read_all(answer: UpstreamAnswer) -> bytes:
         size += len(data)
         if size > MAX_BODY_BYTES:
             raise UpstreamFailed(malformed("body longer than the limit"))
+        if answer.ended:
+            break
     return b"".join(parts)

@@ -63,6 +63,11 @@ class AiohttpAnswer:
                 return rest
             raise UpstreamFailed(failure_of(exc)) from exc
 
+    @property
+    def ended(self) -> bool:
+        """Whether all of the body has been read."""
+        return self._content.at_eof()
+
     def close(self) -> None:
         """Drop the connection at once, unless the body has ended and it is back in the pool."""
         connection, self._connection = self._connection, None
@@ -102,6 +107,8 @@ class AiohttpAnswer:
 
 class DecodedAnswer:
     """An answer that came compressed; what it says of its length and encoding does not hold for the bytes we give."""
+
+    ended = False  # only `read` can tell whether the compressed body is whole
 
     def __init__(self, answer: AiohttpAnswer, inflater: Inflater) -> None:
         headers = CIMultiDict(answer.headers)

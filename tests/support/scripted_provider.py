@@ -80,6 +80,10 @@ class ScriptedAnswer:
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_result(None)
 
+    @property
+    def ended(self) -> bool:
+        return bool(self._pieces) and self._pieces[0] == EOF
+
     async def read(self) -> bytes:
         assert not self.is_closed, "read after close"
         while not self._pieces:

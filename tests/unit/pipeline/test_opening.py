@@ -54,10 +54,10 @@ async def test_one_extra_attempt_for_each_route() -> None:
     assert (error.kind.status, scene.receipt.outcome, scene.receipt.failure_reason) == (503, "failed", "status_500")
 
 
-@pytest.mark.parametrize(("first", "second"), [(500, 401), (401, 500)])
-async def test_a_wrongly_set_up_route_does_not_speak_for_the_others(first: int, second: int) -> None:
+@pytest.mark.parametrize("codes", [(401, 500, 500), (500, 401, 500), (500, 500, 500, 401)])
+async def test_a_wrongly_set_up_route_does_not_speak_for_the_others(codes: tuple[int, ...]) -> None:
     """Where one of the routes may recover, the client is not told that a retry is in vain."""
-    scene = Scene(*[status(code, b"oh", EOF) for code in (first, second, 500)], routes=("a", "b"))
+    scene = Scene(*[status(code, b"oh", EOF) for code in codes], routes=("a", "b"))
 
     error = await error_of(scene)
 
