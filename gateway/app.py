@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from gateway import telemetry as events
 from gateway.aio import Tasks
 from gateway.core.catalog import Catalog, Route
-from gateway.core.errors import SHUTDOWN, Failure, UpstreamFailed
+from gateway.core.errors import SHUTDOWN, Failure
 from gateway.core.exchange import Exchange
 from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
@@ -257,7 +257,6 @@ class App:
             lanes=LaneRules(stream.max_event_bytes, stream.sniff_bytes, stream.metadata_frame, region),
             tariff=Tariff(catalog.modes, stream.bill_interrupted, region),
             clock=_CLOCK,
-            tasks=self._tasks,
             report_failure=self._report_failure,
             headers=lambda exchange, receipt: success_headers(exchange, receipt, constant),
             observe_gap=self._metrics.observe_gap,
@@ -287,8 +286,7 @@ class App:
         self._telemetry.log.error(events.INTERNAL_ERROR, request_id=request_id, exc_info=exc)
 
     def _report_crash(self, task: str, exc: BaseException) -> None:
-        if not isinstance(exc, UpstreamFailed):  # awaited by the exchange that spawned it, and booked there
-            self._telemetry.log.error(events.INTERNAL_ERROR, task=task, exc_info=exc)
+        self._telemetry.log.error(events.INTERNAL_ERROR, task=task, exc_info=exc)
 
     def _report_failure(self, exchange: Exchange, route: Route, failure: Failure) -> None:
         """The one place that sees what a provider said; credentials are taken out of it before it is cut to size."""

@@ -51,7 +51,7 @@ class Exchange(Struct):
     Attributes:
         dispatched_s: The first request left for a provider.
         answered_s: The upstream's first good frame (or whole JSON body) was here.
-        committed_s: Status and headers were written to the client.
+        committed_s: The client's status and headers were settled.
         first_token_s: The first piece of the answer's content was here.
         gone_s: The client was seen to be gone, or the stream was told to stop.
     """

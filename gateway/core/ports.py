@@ -110,7 +110,7 @@ class Sink(Protocol):
 
     @property
     def committed(self) -> bool:
-        """Whether status and headers are out."""
+        """Whether the 200 is settled: it leaves with the next bytes."""
 
     @property
     def blocked(self) -> bool:

@@ -10,13 +10,12 @@ from msgspec import Raw
 from gateway.core.errors import UpstreamFailed
 from gateway.dialects.failures import malformed
 from gateway.wire.ascii import mend_json
-from gateway.wire.body import nested_deeper, structural
+from gateway.wire.body import MAX_DEPTH, nested_deeper, structural
 from gateway.wire.values import decode_values
 
-MAX_DEPTH = 128  # as for requests; no dialect nests deeper than a dozen
 # Braces, brackets, commas and colons outside strings. 3,600 tokens with 20 alternatives each have a million. Decoding
 # the worst of a million holds the loop for 0.2 s; 15 MB of `[]` (15 million) took 3.2 s and 0.5 GB.
-MAX_STRUCTURAL = 1_000_000
+MAX_ANSWER_STRUCTURAL = 1_000_000
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 
@@ -28,7 +27,7 @@ def read_answer(body: bytes) -> tuple[dict[str, Raw], dict[str, Any]]:
     Raises:
         UpstreamFailed: It is no JSON object, or has more elements or levels than an answer can need.
     """
-    if structural(body, MAX_STRUCTURAL) > MAX_STRUCTURAL:
+    if structural(body, MAX_ANSWER_STRUCTURAL) > MAX_ANSWER_STRUCTURAL:
         raise UpstreamFailed(malformed("too many JSON elements in the answer"))
     if nested_deeper(body, MAX_DEPTH):
         raise UpstreamFailed(malformed("the answer is nested too deeply"))

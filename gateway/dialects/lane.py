@@ -16,16 +16,15 @@ from gateway.dialects.failures import MALFORMED, malformed
 from gateway.dialects.template import RELEARN_AFTER, Template, learn
 from gateway.dialects.tokens import Tally
 from gateway.wire.ascii import ascii_json, mend_json
-from gateway.wire.body import nested_deeper, structural
+from gateway.wire.body import MAX_DEPTH, nested_deeper, structural
 from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
 
 T = TypeVar("T")
 
 _LF = ord("\n")
-MAX_DEPTH = 128  # as for requests; no dialect nests deeper than a dozen
 # Braces, brackets, commas and colons outside strings. A token with 20 alternatives and their bytes has some 400, and no
 # provider sends a hundred of those in one event. Reading and rewriting the worst of a megabyte of `[]` took 1.2 s.
-MAX_STRUCTURAL = 50_000
+MAX_EVENT_STRUCTURAL = 50_000
 
 
 class PassthroughLane(ABC):
@@ -150,7 +149,7 @@ def read_json(
     Returns:
         None when it is no JSON object, or one with more elements or levels than an event can need.
     """
-    if structural(data, MAX_STRUCTURAL) > MAX_STRUCTURAL or nested_deeper(data, MAX_DEPTH):
+    if structural(data, MAX_EVENT_STRUCTURAL) > MAX_EVENT_STRUCTURAL or nested_deeper(data, MAX_DEPTH):
         return None
     try:
         payload = _one_line(ascii_json(data))

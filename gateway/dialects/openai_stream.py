@@ -153,6 +153,7 @@ class OpenAIChatLane(PassthroughLane):
         if not self._id:
             self._learn(chunk)
         openings: list[bytes] = []
+        going_on: set[int] = set()  # choices that say more than that they are there
         hollow = True
         finishing = opening = False
         for choice in choices:
@@ -161,6 +162,8 @@ class OpenAIChatLane(PassthroughLane):
                 opening = True
                 openings.append(self._first_of(index, choice))
             text = text_of(choice.delta)
+            if text is not None or choice.finish_reason:
+                going_on.add(index)
             if text is not None:
                 hollow = False
                 self.talking = True
@@ -172,13 +175,14 @@ class OpenAIChatLane(PassthroughLane):
         out = b"".join(openings)
         if hollow and not finishing and carries(payload):
             hollow, self.talking = False, True
+            going_on = {index_of(choice) for choice in choices}
             self._tally.add("")
         if not hollow or finishing:
             self.progress += 1
         if self._finish is not None and (opening or finishing or not hollow):
-            out = self._let_go(choices) + out
-        elif self._reasons and not hollow:
-            self._reopen({index_of(choice) for choice in choices if text_of(choice.delta) is not None})
+            out = self._let_go(going_on) + out
+        elif self._reasons:
+            self._reopen(going_on)
         if finishing:
             return out + self._take_finish(choices, payload)
         sent = frame(self._forward(chunk, choices, payload))
@@ -220,11 +224,11 @@ class OpenAIChatLane(PassthroughLane):
         """The finish chunks of all choices whose reason was kept, by our own hand."""
         return b"".join(frame(self._chunk_of({}, index, reason)) for index, reason in self._reasons.items())
 
-    def _let_go(self, choices: list[Choice]) -> bytes:
+    def _let_go(self, going_on: set[int]) -> bytes:
         """Release the held finish chunk since more follows it; a choice that goes on has not finished after all."""
-        held, self._finish = self._finish or b"{}", None
+        held, self._finish = self._finish, None
+        assert held is not None
         self.complete = False
-        going_on = {index_of(choice) for choice in choices} & self._finished
         parsed = read_leniently(held).choices or ()
         said = any(text_of(c.delta) is not None or (c.finish_reason and index_of(c) not in going_on) for c in parsed)
         out = self._postpone(held, parsed) if said or carries(held) else b""

@@ -1,4 +1,4 @@
-"""Where frames leave: the client's side of a stream."""
+"""Where frames leave: the client's side of an exchange."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StreamSink:
 
     @property
     def committed(self) -> bool:
-        """Whether status and headers are out."""
+        """Whether the 200 is settled: it leaves with the next bytes."""
         return self._writer is not None
 
     @property

@@ -35,8 +35,11 @@ def forget_vanished(transport: asyncio.Transport, stall_s: float) -> None:
 
 def _forbid_linger(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
-    if sock is not None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    try:
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    except OSError:  # closed already
+        pass
 
 
 class StallWatch:

@@ -144,6 +144,7 @@ class Opening:
             attempt.was_sent = True
 
         answer = await self._watch.ask(request, on_sent)
+        del request  # its body may be megabytes, and the answer may take minutes
         try:
             if answer.status != 200:
                 raise UpstreamFailed(await self._read_failure(answer))

@@ -143,9 +143,9 @@ class StreamRelay:
     async def _finish(self, flow: _Flow) -> None:
         """Settle, then say the last words: the client may close on the terminator, and that is no cancellation."""
         receipt = self._settle("completed", flow.lane)
-        await self._last_words(flow.lane.finish(receipt), self._patience_s)
-        flow.answer.release()
+        flow.answer.release()  # a slow client shall not hold the provider's connection
         self._flow = None
+        await self._last_words(flow.lane.finish(receipt), self._patience_s)
 
     async def _fail(self, lane: Lane, failure: Failure) -> None:
         """Settle, then the documented error frame."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.aio import Tasks
 from gateway.core.catalog import DialectName, Route
 from gateway.core.errors import Failure
 from gateway.core.exchange import Exchange
@@ -58,7 +57,6 @@ class Services:
     lanes: LaneRules
     tariff: Tariff
     clock: Clock
-    tasks: Tasks
     report_failure: Callable[[Exchange, Route, Failure], None]
     headers: Callable[[Exchange, Receipt | None], tuple[tuple[str, str], ...]]
     observe_gap: Callable[[float], None]

@@ -41,12 +41,11 @@ class StreamWatch(Watch):
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
         self._started = False
-        self._sink = sink
         self._heartbeat = services.dialects[exchange.call.dialect].heartbeat
 
     @property
     def committed(self) -> bool:
-        return self._sink.committed
+        return self.sink.committed
 
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
         return await self.until(step)
@@ -66,10 +65,10 @@ class StreamWatch(Watch):
                 raise UpstreamFailed(IDLE_TIMEOUT)
         elif now_s >= self.deadline_s:
             raise UpstreamFailed(self.expired)
-        elif not self._sink.committed and now_s >= self._commit_s:
+        elif not self.sink.committed and now_s >= self._commit_s:
             await self.commit()
             await self._beat()
-        if self._sink.committed and now_s - self.written_s >= times.heartbeat_s:
+        if self.sink.committed and now_s - self.written_s >= times.heartbeat_s:
             await self._beat()
 
     def next_wake_s(self) -> float:
@@ -83,9 +82,9 @@ class StreamWatch(Watch):
             nearest = self._progress_s + times.idle_s
         else:
             nearest = self.deadline_s
-            if not self._sink.committed:
+            if not self.sink.committed:
                 return min(nearest, self._commit_s)
-        return min(nearest, self.written_s + times.heartbeat_s) if self._sink.committed else nearest
+        return min(nearest, self.written_s + times.heartbeat_s) if self.sink.committed else nearest
 
     def started(self, lane: Lane) -> float:
         """The first good frame is here; monotonic seconds of it."""
@@ -104,28 +103,28 @@ class StreamWatch(Watch):
         """Send the 200. From here on every failure is a frame."""
         exchange = self._exchange
         exchange.status = 200
-        await self._sink.open(self.services.headers(exchange, None))
+        await self.sink.open(self.services.headers(exchange, None))
         exchange.committed_s = self.written_s = self.now_s()
 
     async def _beat(self) -> None:
         """A heartbeat; never waits, since no deadline watches a tick."""
         self.written_s = self.now_s()
-        await self._sink.write(self._heartbeat)
+        await self.sink.write(self._heartbeat)
 
     async def write(self, data: bytes) -> None:
         """Hand whole frames to the client and wait while it is behind."""
         self.written_s = self.now_s()
-        await self._sink.write(data)
-        if self._sink.blocked:
+        await self.sink.write(data)
+        if self.sink.blocked:
             await self.drain()
 
     async def drain(self) -> None:
         """Wait for a slow client; resumable, and bounded by the write-stall deadline."""
-        if self._sink.blocked:
+        if self.sink.blocked:
             if self._blocked_s is None:
                 self._blocked_s = self.now_s()
                 self.arm(self.next_wake_s())
-            await self._sink.drain()
+            await self.sink.drain()
         self._blocked_s = None
         # The upstream was not read meanwhile, so its silence proves nothing.
         self._progress_s = now_s = self.now_s()

@@ -89,15 +89,13 @@ class AiohttpAnswer:
 
     def _ended(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        if connection.protocol is None:
+        self._stop_lingering()
+        if connection is None or connection.protocol is None:
             return  # dropped
         if wire_of(connection).is_sending:
             connection.close()  # the rest of the request would be taken for the next one
         else:
             connection.release()
-        self._stop_lingering()
 
     def _stop_lingering(self) -> None:
         if self._timer is not None:

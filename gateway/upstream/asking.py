@@ -35,7 +35,7 @@ class Asking:
         self._error: LibraryError | None = None
         self._is_closed = False
 
-    def wait_for(self, connecting: asyncio.Task[None]) -> None:
+    def connects_by(self, connecting: asyncio.Task[None]) -> None:
         """*connecting* will call `send` or `fail`."""
         self._connecting = connecting
 
@@ -46,6 +46,7 @@ class Asking:
             return
         self._connection = connection
         wire_of(connection).ask(self._head, self._body, self._on_sent)
+        self._head = self._body = b""  # whoever may close this holds it for as long as the answer flows
 
     def fail(self, error: LibraryError) -> None:
         """There is no connection to be had."""
@@ -79,6 +80,8 @@ class Asking:
     def _no_connection(self) -> NoReturn:
         """Connecting has ended with neither a connection nor an error of the network: it crashed."""
         assert self._connecting is not None
+        if self._connecting.cancelled():  # by the shutdown, not by who asked
+            raise ClientConnectionError("closed by us")
         self._connecting.result()
         raise AssertionError("connecting came to nothing")
 

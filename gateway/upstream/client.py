@@ -77,7 +77,7 @@ class AiohttpUpstream:
         self._tasks = tasks
         self._lingering = Lingering(limits.linger_s)
         self._resolver = Resolver(lookup, deadline_s=limits.dns_s)
-        self._timeout = _timeout(limits)
+        self._timeout = ClientTimeout(total=None, connect=limits.connect_s)
         self._connector = Connector(
             _parsing(limits),
             limit=0,
@@ -104,7 +104,7 @@ class AiohttpUpstream:
         if connection is not None:
             asking.send(connection)
         else:
-            asking.wait_for(self._tasks.spawn(self._connect(target, asking), name="upstream.connect"))
+            asking.connects_by(self._tasks.spawn(self._connect(target, asking), name="upstream.connect"))
         return asking
 
     async def close(self) -> None:
@@ -171,12 +171,3 @@ def _parsing(limits: UpstreamLimits) -> Mapping[str, int]:
     }
 
 
-def _timeout(limits: UpstreamLimits) -> ClientTimeout:
-    """
-    The limit on connecting, TLS included; names have their own in `Resolver`.
-
-    The library's `connect` would also bound the wait for a free connection, but it sets a timer for every request, also
-    for one that finds a connection in the pool. So it is used only where there can be such a wait.
-    """
-    wait_s = limits.connect_s if limits.max_connections else None
-    return ClientTimeout(total=None, connect=wait_s, sock_connect=limits.connect_s)

@@ -41,11 +41,14 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RS
 class Wire(ResponseHandler):
     """One connection to a provider."""
 
-    _parsing = _NO_OPTIONS  # options of `set_response_params`
     _interim = 0
     _unsent = _NOTHING  # of the request under way
     _on_sent: Callable[[], None]  # while there is anything unsent
     _rested_s: float | None = None  # loop time of the end of the last exchange
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, parsing: Mapping[str, Any]) -> None:
+        super().__init__(loop)
+        self._parsing = parsing  # bounds for the parser of answers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -112,13 +115,8 @@ class Wire(ResponseHandler):
             turns = LISTEN_TURNS
             if not self._unsent:
                 self._on_sent()
-                self._forget_request()
-
-    def _forget_request(self) -> None:
-        """Even an empty view of a body would keep it in memory for as long as the connection lives."""
-        if self._unsent is not _NOTHING:
-            self._unsent = _NOTHING
-            del self._on_sent
+                self._unsent = _NOTHING  # even an empty view would keep the body for as long as the connection lives
+                del self._on_sent
 
     def close(self) -> None:
         """Close the socket in this turn of the loop, whatever is still to be written.
@@ -204,7 +202,8 @@ class Connector(TCPConnector):
 
     def __init__(self, parsing: Mapping[str, Any] = _NO_OPTIONS, **options: Any) -> None:
         super().__init__(**options)
-        self._factory = functools.partial(_wire, self._loop, parsing)
+        make_wire: Callable[..., ResponseHandler] = Wire
+        self._factory = functools.partial(make_wire, self._loop, parsing)
 
     def take(self, request: ClientRequest) -> Connection | None:
         """A connection of the pool that may serve a request like *request*, at once."""
@@ -235,16 +234,16 @@ def wire_of(connection: Connection) -> Wire:
     return wire
 
 
-def _wire(loop: asyncio.AbstractEventLoop, parsing: Mapping[str, Any]) -> ResponseHandler:
-    wire = Wire(loop)
-    wire._parsing = parsing
-    return wire
-
-
 def _broken_body(cause: BaseException) -> ClientPayloadError:
     error = ClientPayloadError(f"the body broke off: {cause!r}")
     error.__cause__ = cause
     return error
+
+
+def _socket_of(transport: asyncio.Transport) -> socket.socket | None:
+    """None when it is gone: a TLS transport forgets it some turns before it tells that the connection is lost."""
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    return sock
 
 
 def _is_unsent(transport: asyncio.Transport) -> bool:
@@ -252,7 +251,9 @@ def _is_unsent(transport: asyncio.Transport) -> bool:
         return True
     if sys.platform == "win32":
         return True  # the kernel's queue cannot be asked there
-    sock: socket.socket = transport.get_extra_info("socket")
+    sock = _socket_of(transport)
+    if sock is None:
+        return False
     try:
         queued: bytes = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
     except (OSError, ValueError):  # the socket is closed already
@@ -264,17 +265,22 @@ def _has_sent(transport: asyncio.Transport) -> bool:
     """Whether there is something to read, or the peer is gone."""
     if sys.platform == "win32":
         return False  # it has no `poll`, and throws received bytes away itself when a reset comes
+    sock = _socket_of(transport)
+    if sock is None:
+        return True
     poller = select.poll()
     try:
-        poller.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        poller.register(sock.fileno(), select.POLLIN)
         return bool(poller.poll(0))
     except (OSError, ValueError):  # the socket is closed already
-        return False
+        return True
 
 
 def _send_fin(transport: asyncio.Transport) -> None:
     """Say goodbye now: the loop closes the socket only after it has run everything that is ready."""
-    sock: socket.socket = transport.get_extra_info("socket")
+    sock = _socket_of(transport)
+    if sock is None:
+        return
     try:
         with socket.fromfd(sock.fileno(), sock.family, sock.type) as twin:  # uvloop's socket has no shutdown
             twin.shutdown(socket.SHUT_WR)
@@ -283,7 +289,9 @@ def _send_fin(transport: asyncio.Transport) -> None:
 
 
 def _set_reset_on_close(transport: asyncio.Transport) -> None:
-    sock: socket.socket = transport.get_extra_info("socket")
+    sock = _socket_of(transport)
+    if sock is None:
+        return
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     except OSError:  # the socket is closed already

@@ -1,4 +1,7 @@
-"""A client for URLs that come from a caller: it reaches public addresses only (hazards H19, reliability E8)."""
+"""A client for URLs that come from a caller: it reaches public addresses only (hazards H19, reliability E8).
+
+Nothing here fetches such URLs yet; whatever does, as images by URL will, has to do it with this.
+"""
 
 from __future__ import annotations
 

@@ -17,10 +17,13 @@ _ANY = msgspec.json.Decoder(float_hook=str.encode)
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 
+MAX_DEPTH = 128  # agent bodies with tool schemas nest 20 to 30 deep, answers a dozen
+
 _BOM = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1  # int64 and uint64: what providers and databases can hold exactly
-# An exponent that no double has, whatever digits it scales; a literal prefix makes the search a memchr.
+# An exponent beyond a double's. Leading zeros could make up for it, but nobody writes 0.001e310. The literal prefix
+# makes the search a memchr.
 _BEYOND_DOUBLE = re.compile(rb"e\+?0*+(?:309|3[1-9]\d|[4-9]\d\d|[1-9]\d{3})")
 _MAX_DIGITS = 309  # of the integer part of a double
 _POSITION = re.compile(r"\(byte (\d+)\)")
@@ -55,7 +58,7 @@ class BodyLimits:
         max_structural: Braces, brackets, commas and colons outside strings (B9: 20 MB of tiny objects block 1 s).
     """
 
-    max_depth: int = 128
+    max_depth: int = MAX_DEPTH
     max_structural: int = 200_000
 
 
@@ -195,7 +198,7 @@ def _strings(root: dict[str, Any], max_depth: int) -> list[str]:
 
 
 def _any_beyond(floats: list[bytes]) -> bool:
-    """Whether one of the literals is beyond a double, up to a factor of 10 where only its exponent tells."""
+    """Whether one of the literals is beyond a double by the digits of its integer part, or has an exponent that is."""
     if _BEYOND_DOUBLE.search(b",".join(floats).lower()):
         return True
     return any(isinf(float(literal)) for literal in floats if len(literal) > _MAX_DIGITS)

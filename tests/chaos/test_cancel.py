@@ -190,7 +190,7 @@ async def test_dis_01_02_04_leaving(house: House, book: Book, phase: Phase, side
 @each_side
 async def test_leaving_while_a_retry_waits(house: House, book: Book, side: Side, way: str) -> None:
     """A client that leaves while `Retry-After` is waited out is settled at once; the second attempt is never made."""
-    busy = status(429, {"Retry-After": "0.4"}, {"error": {"message": "slow down"}})
+    busy = status(429, {"Retry-After": "0.3"}, {"error": {"message": "slow down"}})
     stream, seen = await house.ask(side, [busy], [HANG])
     await seen.played.wait()
     await until(lambda: "provider.failed" in [line["event"] for line in book.lines])

@@ -61,10 +61,12 @@ class ScriptedSink:
 
     async def drain(self) -> None:
         await self._flowing.wait()
+        if self.gone:
+            raise ConnectionResetError
 
     async def close(self, data: bytes) -> None:
         await self.write(data)
-        await self._flowing.wait()
+        await self.drain()
         self._hear("end")
 
     def abort(self) -> None:

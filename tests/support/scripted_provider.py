@@ -125,7 +125,6 @@ class ScriptedAsking:
     def __init__(self, play: Play, url: str, on_sent: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._play = play
-        self._on_sent = on_sent
         self._head: asyncio.Future[None] = self._loop.create_future()
         self._timers: list[asyncio.TimerHandle] = []
         self.host = url.split("/")[2].partition(".")[0]

@@ -13,7 +13,9 @@ import trustme
 
 from gateway.core.errors import UpstreamFailed
 from gateway.core.ports import UpstreamAnswer
+from gateway.upstream.answer import AiohttpAnswer
 from gateway.upstream.client import AiohttpUpstream
+from gateway.upstream.connection import Wire
 from tests.chaos.upstream.raw_peer import CHUNKED, Conn, RawPeer, answer, chunk, client, dial, request, serving
 
 PROMISE_S = 0.05  # contract 6: a client that leaves closes the upstream within 50 ms
@@ -38,7 +40,7 @@ async def cancelled(task: asyncio.Task[UpstreamAnswer]) -> float:
 
 
 async def test_cancel_while_waiting_for_the_head(upstream: AiohttpUpstream, peer: RawPeer) -> None:
-    """Cancelling `open` after the request was sent closes the socket within 50 ms."""
+    """Cancelling the wait for an answer after the request was sent closes the socket within 50 ms."""
     task = asyncio.create_task(dial(upstream, request(peer.url)))
     conn = await peer.accept()
     await conn.request()
@@ -156,6 +158,34 @@ async def test_cancel_while_connecting(upstream: AiohttpUpstream) -> None:
                 writer.close()
 
 
+async def test_close_while_tls_has_lost_its_connection() -> None:
+    """A TLS transport forgets its socket some turns before it tells of its end; a close in between just closes."""
+    ca = trustme.CA()
+    server_tls, client_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    ca.issue_cert("localhost").configure_cert(server_tls)
+    ca.configure_trust(client_tls)
+    upstream = client(tls=client_tls)
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(CHUNKED)
+        await writer.drain()
+        writer.transport.abort()
+
+    async with serving(handler, server_tls, "localhost") as port:
+        got = await dial(upstream, request(f"https://localhost:{port}/"))
+        wire = cast(Wire, cast(AiohttpAnswer, got)._connection.protocol)  # type: ignore[union-attr]
+        assert wire.transport is not None
+        while wire.transport is not None and wire.transport.get_extra_info("socket") is not None:  # noqa: ASYNC110 - nothing tells of the turn in between
+            await asyncio.sleep(0)
+
+        got.close()
+
+        with pytest.raises(UpstreamFailed):
+            await got.read()
+    await upstream.close()
+
+
 @pytest.mark.parametrize("head", [CHUNKED, CHUNKED + chunk(b"data: a\n\n")], ids=["silent", "flowing"])
 async def test_close_in_the_body(upstream: AiohttpUpstream, peer: RawPeer, head: bytes) -> None:
     """`close` on an open answer is seen by the peer within 50 ms, and doing it twice changes nothing."""
@@ -171,16 +201,20 @@ async def test_close_in_the_body(upstream: AiohttpUpstream, peer: RawPeer, head:
 
 
 async def test_a_large_request_is_forgotten(upstream: AiohttpUpstream, peer: RawPeer) -> None:
-    """A pooled connection does not keep the body of the request it has carried."""
+    """Neither an answer that flows nor a pooled connection keeps the body of the request it belongs to."""
     body = bytearray(1 << 20)
-    task = asyncio.create_task(dial(upstream, request(peer.url, cast(bytes, body))))
+    asking = upstream.ask(request(peer.url, cast(bytes, body)), lambda: None)
+    waiting = asyncio.create_task(asking.answer())
     conn = await peer.accept()
     await conn.request()
     await conn.send(answer(b"ok"))
-    await (await task).read()
+    got = await waiting
 
     body.append(0)  # BufferError while there is any view of it
+    references = sys.getrefcount(body) - 1
 
+    assert references == 1
+    assert await got.read() == b"ok"
     assert upstream._connector._conns
 
 

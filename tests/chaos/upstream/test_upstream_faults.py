@@ -42,7 +42,7 @@ async def failing(upstream: AiohttpUpstream, url: str) -> Failure:
 
 
 async def answered(upstream: AiohttpUpstream, peer: RawPeer, reply: bytes, end: object = None) -> Conn:
-    """Start an exchange that is answered with *reply* and then ended; `peer.task` is its `open`."""
+    """Start an exchange that is answered with *reply* and then ended."""
     conn = await peer.accept()
     await conn.request()
     await conn.send(reply)

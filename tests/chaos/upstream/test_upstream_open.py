@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 import warnings
 from dataclasses import replace
@@ -103,6 +104,27 @@ async def test_redirect_is_not_followed(upstream: AiohttpUpstream, peer: RawPeer
 
         assert got.status == int(status[:3])
         assert not elsewhere.has_caller()
+
+
+async def test_connecting_has_one_deadline(peer: RawPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many addresses a name has, connecting takes no longer than `connect_s` in all."""
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    fillers = [socket.socket() for _ in range(4)]
+    for filler in fillers:
+        filler.settimeout(0)
+        filler.connect_ex(full.getsockname())
+    upstream = client(replace(LIMITS, connect_s=0.3), lookup=lambda _: ["127.0.0.1"] * 4)
+    start_s = time.monotonic()
+
+    with pytest.raises(UpstreamFailed) as caught:
+        await dial(upstream, request(f"http://silent.test:{full.getsockname()[1]}/"))
+
+    took_s = time.monotonic() - start_s
+    await upstream.close()
+    for sock in (full, *fillers):
+        sock.close()
+    assert caught.value.failure.reason == "connect_timeout"
+    assert 0.25 < took_s < 0.6
 
 
 async def test_cookies_are_forgotten(peer: RawPeer) -> None:

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from gateway.core.errors import UpstreamFailed
-from gateway.dialects.answer import MAX_DEPTH, MAX_STRUCTURAL, read_answer
+from gateway.dialects.answer import MAX_ANSWER_STRUCTURAL, read_answer
 from gateway.wire.ascii import MAX_MEND_BYTES
+from gateway.wire.body import MAX_DEPTH
 
 CONTROL = b'{"text":"\x01","x":'
 
@@ -57,10 +58,10 @@ def test_what_would_hold_everybody_up(body: bytes) -> None:
 def test_large_answers_are_read() -> None:
     """Tens of megabytes of one text, and nearly as many elements as allowed, are an answer."""
     image = b'{"x":"' + b"A" * 20_000_000 + b'"}'
-    tokens = b'{"x":[' + b'{"a":1},' * (MAX_STRUCTURAL // 4 - 3) + b"1]}"
+    tokens = b'{"x":[' + b'{"a":1},' * (MAX_ANSWER_STRUCTURAL // 4 - 3) + b"1]}"
 
     assert len(read_answer(image)[1]["x"]) == 20_000_000
-    assert len(read_answer(tokens)[1]["x"]) == MAX_STRUCTURAL // 4 - 2
+    assert len(read_answer(tokens)[1]["x"]) == MAX_ANSWER_STRUCTURAL // 4 - 2
 
 
 def test_numbers_stay_as_they_were_spelled() -> None:

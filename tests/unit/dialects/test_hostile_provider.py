@@ -12,9 +12,10 @@ from gateway.core.catalog import Provider
 from gateway.core.errors import TRUNCATED, UpstreamFailed
 from gateway.core.money import Weight
 from gateway.dialects.base import Lane
-from gateway.dialects.lane import MAX_DEPTH, MAX_STRUCTURAL
+from gateway.dialects.lane import MAX_EVENT_STRUCTURAL
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import hide, redact
+from gateway.wire.body import MAX_DEPTH
 from tests.support.notation import CBD, CBS, FIN, MS, R, T, chunk, data, event
 from tests.unit.dialects.conversations import anthropic, anthropic_call, hear, journey, openai, openai_call
 
@@ -111,7 +112,7 @@ def test_indices_are_bounded(bad: bytes) -> None:
     assert time.perf_counter() - started_s < 1
 
 
-SLOW_NUMBERS = "[" + ",".join(["1e300"] * (MAX_STRUCTURAL - 100)) + "]"
+SLOW_NUMBERS = "[" + ",".join(["1e300"] * (MAX_EVENT_STRUCTURAL - 100)) + "]"
 SLOW_CHUNKS = {
     "odd delta": '{"choices":[{"index":0,"delta":{"content":7,"x":%s}}]}',
     "finish": '{"choices":[{"index":0,"delta":{},"finish_reason":"stop","x":%s}]}',
@@ -144,7 +145,8 @@ def test_numbers_hold_nobody_up(lane: Callable[[], Lane], payload: str) -> None:
 def test_elements_of_an_event_are_bounded(room: int) -> None:
     """As many elements as an event can need are read; one more, in a megabyte of little things, is malformed."""
     shell = '{"choices":[{"index":0,"delta":{"content":"x"},"x":[%s]}]}'
-    filled = shell % ("1," * (MAX_STRUCTURAL - sum(map(shell.count, "{}[],:")) + room) + "1" + " " * MAX_STRUCTURAL)
+    ones = MAX_EVENT_STRUCTURAL - sum(map(shell.count, "{}[],:")) + room
+    filled = shell % ("1," * ones + "1" + " " * MAX_EVENT_STRUCTURAL)
 
     heard = hear(openai(), [R(), T("a"), data(filled), FIN("stop"), data("[DONE]")])
 

@@ -307,6 +307,27 @@ def test_a_choice_that_goes_on_after_its_finish() -> None:
     assert shape(cut) == ["0:R", "1:R", "0:", "1:b", "0:a", "1:FIN(stop)", "ERRF(2, upstream_truncated)", "[DONE]"]
 
 
+def test_a_choice_that_is_only_named_has_not_gone_on() -> None:
+    """An empty delta of a finished choice, in a chunk that is about another one, does not take its finish back."""
+    both = {"choices": [{"index": 0, "delta": {}}, {"index": 1, "delta": {"role": "assistant", "content": "b"}}]}
+    opened = [choice_chunk(0, {"role": "assistant", "content": "a"})]
+
+    later = hear_openai(*opened, choice_chunk(0, {}, "stop"), data(both), choice_chunk(1, {}, "stop"), DONE, n=2)
+    held = hear_openai(
+        *opened,
+        choice_chunk(1, {"role": "assistant"}),
+        choice_chunk(0, {}, "stop"),
+        choice_chunk(1, {}, "length"),
+        data(both),
+        choice_chunk(1, {}, "stop"),
+        DONE,
+        n=2,
+    )
+
+    assert (later.end, shape(later)[-4:]) == ("finished", ["0:FIN(stop)", "1:FIN(stop)", "META", "[DONE]"])
+    assert (held.end, shape(held)[-4:]) == ("finished", ["0:FIN(stop)", "1:FIN(stop)", "META", "[DONE]"])
+
+
 def test_tr_25_a_finish_reason_on_every_chunk_of_two() -> None:
     """With n > 1 too, a finish reason that is followed by more was none."""
     said = [choice_chunk(index, {"role": "assistant", "content": text}, "stop") for index, text in enumerate("ab")]
