@@ -48,13 +48,15 @@ lock: $(VENV)/.test
 clean:
 	rm -rf $(VENV) build *.egg-info tests/conformance/node/node_modules
 
-$(VENV)/bin/python:
+# The stamp, not the interpreter: an interrupted run leaves that one behind without pip.
+$(VENV)/.made:
 	sh tests/venv.sh $(PYTHON) $(VENV)
+	touch $@
 
-$(VENV)/.run: $(VENV)/bin/python requirements.txt
+$(VENV)/.run: $(VENV)/.made requirements.txt
 	$(PIP) install --require-hashes -r requirements.txt
 	touch $@
 
-$(VENV)/.test: $(VENV)/bin/python requirements-test.txt
+$(VENV)/.test: $(VENV)/.made requirements-test.txt
 	$(PIP) install --require-hashes -r requirements-test.txt
 	touch $@ $(VENV)/.run

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+STALE = "stale"  # reason of a `Failure`: the connection had died while it rested, so the provider was not even reached
 FailureClass = Literal["upstream_error", "upstream_timeout", "upstream_truncated", "gateway_shutdown"]
 
 

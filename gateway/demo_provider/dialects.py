@@ -50,9 +50,10 @@ class OpenAIChat:
         self._prompt = prompt
         self._calls = 0
         self._id = f"chatcmpl-{secrets.token_hex(12)}"
+        self._created = int(time.time())
 
     def _envelope(self, kind: str, choices: list[Any]) -> dict[str, Any]:
-        head = {"id": self._id, "object": kind, "created": int(time.time()), "model": self._prompt.model}
+        head = {"id": self._id, "object": kind, "created": self._created, "model": self._prompt.model}
         return {**head, "choices": choices}
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:

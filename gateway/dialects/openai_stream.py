@@ -109,7 +109,9 @@ class OpenAIChatLane(PassthroughLane):
 
     def _take(self, event: Event) -> bytes:
         data = event.data
-        if self._finish is None and not event.name and (out := self._like_before(data)) is not None:
+        # Not once a choice has finished: an event like the one before may be the one that reopens it.
+        usual = self._finish is None and not self._reasons and not event.name
+        if usual and (out := self._like_before(data)) is not None:
             return out
         if data[0] != _OPEN_BRACE and data.strip()[:6] == b"[DONE]":
             self._done()
@@ -130,7 +132,8 @@ class OpenAIChatLane(PassthroughLane):
         if not chunk.choices:  # the usage chunk, or filter results with no choice: simple clients index choices[0]
             if counted and self._finish is not None:
                 self.complete = True
-            self.ended = self.complete and self._reader.whole
+            # A provider that counts each choice by itself has further ones to come.
+            self.ended = self.complete and self._reader.whole and len(self._seen) >= self._asked
             return b""
         if any(_has_failed(choice) for choice in chunk.choices):
             self._break(in_band_failure(payload))
@@ -275,14 +278,15 @@ class OpenAIChatLane(PassthroughLane):
     def _rewrite(
         self, payload: bytes, usage: dict[str, Any] | None = None, unfinished: Collection[int] = ()
     ) -> bytes:
-        """*payload* member by member: whole envelope, *usage* or none, every choice whole."""
+        """*payload* member by member: whole envelope, *usage* or none (but null stays), every choice whole."""
         members = _members.decode(payload)
         changes = self._envelope()
         if usage is not None:
             changes["usage"] = usage
         if "choices" in members:
             changes["choices"] = whole_choices(members["choices"], unfinished)
-        return ascii_json(replace_members(members, changes, drop=_OURS if usage is not None else _OURS_AND_USAGE))
+        keeps_usage = usage is not None or bytes(members.get("usage", b"")) == b"null"
+        return ascii_json(replace_members(members, changes, drop=_OURS if keeps_usage else _OURS_AND_USAGE))
 
     def _envelope(self) -> dict[str, Any]:
         return {"id": self._id, "object": CHUNK, "created": self._created, "model": self.journey.call.slug}

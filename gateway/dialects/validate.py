@@ -62,4 +62,4 @@ def _param(text: str) -> str | None:
 def _sentence(text: str) -> str:
     param = _param(text)
     what = _PLACE.sub("", text).rstrip(".")
-    return f"{param}: {what}." if param and param not in what else f"{what}."
+    return f"{param}: {what}." if param and f"`{param}`" not in what else f"{what}."

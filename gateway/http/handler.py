@@ -100,7 +100,7 @@ class GatewayHandler:
             return await self._serve(endpoint, path, secret, request_id)
         except GatewayError as error:
             self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id)
-            return error_response(path, error, request_id)
+            return error_response(path, error, request_id, _allowed(path) if error.kind is METHOD_NOT_ALLOWED else ())
         except Exception:
             request[REQUEST_ID] = request_id
             raise
@@ -210,6 +210,11 @@ def _json(body: bytes, status: int, headers: Headers) -> web.Response:
     for name, value in headers:
         response.headers[name] = value
     return response
+
+
+def _allowed(path: str) -> Headers:
+    endpoint = find(path)
+    return (("Allow", ", ".join(endpoint.methods)),) if endpoint is not None else ()
 
 
 def _options(request: web.BaseRequest) -> CallOptions:

@@ -78,6 +78,8 @@ class GatewayProtocol(RequestHandler):
     def on_leave(self, leave: Callable[[], None]) -> None:
         """Have *leave* called when the client goes before the request under way is answered."""
         self._leave = leave
+        if self._buffer_paused and self._stop_listening():  # so much came in one piece with this very request
+            self._resume_reading_for_buffer()
 
     def eof_received(self) -> None:
         """The client has closed: what is done for it ends here and now, not some turns of a busy loop later."""

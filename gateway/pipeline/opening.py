@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gateway.core.catalog import Route
-from gateway.core.errors import PROVIDER_REFUSES, PROVIDER_UNAVAILABLE, SHUTDOWN, Failure, UpstreamFailed
+from gateway.core.errors import PROVIDER_REFUSES, PROVIDER_UNAVAILABLE, SHUTDOWN, STALE, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange
 from gateway.core.ports import UpstreamAnswer
 from gateway.core.usage import Usage
@@ -50,7 +50,7 @@ class Opening:
         if permit is not None:
             if failure.counts:
                 permit.failed(now_s)
-            elif failure is SHUTDOWN:
+            elif failure is SHUTDOWN or failure.reason == STALE:
                 permit.abandoned()
             else:
                 permit.succeeded(now_s)  # it answered: our rate limit or the caller's mistake is no sign of ill health

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from gateway.core.catalog import Route
+from gateway.core.errors import STALE
 from gateway.core.exchange import Attempt
 
 # No byte of the request can have been processed, or the connection died under it: waiting would not make it better.
-AT_ONCE = frozenset({"connect", "reset"})
+AT_ONCE = frozenset({"connect", "reset", STALE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def next_try(
         now_s: Monotonic seconds, as are `deadline_s` and the stamps of *attempts*.
         deadline_s: No attempt starts at or after it.
         allow: The route's breaker. Asked last: a yes may take a probe slot, so its route is always the one returned.
-        may_retry: The route's retry budget, asked for second attempts only; a yes spends.
+        may_retry: The route's retry budget, asked for second attempts only; a yes spends. Not asked after an attempt
+            that got no further than a dead connection.
         spread: Random number in [0, 1) that keeps the clients of one outage apart.
     """
     if now_s >= deadline_s or (attempts and _final(attempts[-1])):
@@ -69,9 +71,16 @@ def next_try(
         return None
     again = sorted(_again(candidates, attempts, now_s, rules, spread), key=lambda item: item.wait_s)
     for item in again:
-        if now_s + item.wait_s < deadline_s and may_retry(item.route) and allow(item.route):
+        if now_s + item.wait_s >= deadline_s:
+            continue
+        if (_was_stale(attempts, item.route) or may_retry(item.route)) and allow(item.route):
             return item
     return None
+
+
+def _was_stale(attempts: Sequence[Attempt], route: Route) -> bool:
+    failures = [tried.failure for tried in attempts if tried.route.id == route.id]
+    return any(failure is not None and failure.reason == STALE for failure in failures)
 
 
 def _final(attempt: Attempt) -> bool:

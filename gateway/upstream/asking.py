@@ -14,7 +14,9 @@ from gateway.core.ports import UpstreamAnswer
 from gateway.upstream.answer import AiohttpAnswer, DecodedAnswer, Lingering
 from gateway.upstream.connection import wire_of
 from gateway.upstream.decoding import IDENTITY, SUPPORTED, Inflater
-from gateway.upstream.faults import LIBRARY_ERRORS, LibraryError, encoding_failure, failure_of
+from gateway.upstream.faults import LIBRARY_ERRORS, LibraryError, encoding_failure, failure_of, stale_failure
+
+STALE_WITHIN_S = 1.0  # a round trip to any provider is shorter; one that dies later has begun to work, and may be ill
 
 
 class Asking:
@@ -23,16 +25,26 @@ class Asking:
 
     Args:
         on_sent: Called when the whole request is on its way.
+        on_stale: Called when a connection of the pool turns out to have died while it rested.
     """
 
-    def __init__(self, head: bytes, body: bytes, on_sent: Callable[[], None], lingering: Lingering) -> None:
+    def __init__(
+        self,
+        head: bytes,
+        body: bytes,
+        on_sent: Callable[[], None],
+        on_stale: Callable[[], None],
+        lingering: Lingering,
+    ) -> None:
         self._head = head
         self._body = body
         self._on_sent = on_sent
+        self._on_stale = on_stale
         self._lingering = lingering
         self._connecting: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._error: LibraryError | None = None
+        self._reused_s: float | None = None  # loop time, when the connection came from the pool
         self._is_closed = False
 
     def connects_by(self, connecting: asyncio.Task[None]) -> None:
@@ -45,7 +57,9 @@ class Asking:
             connection.close()
             return
         self._connection = connection
-        wire_of(connection).ask(self._head, self._body, self._on_sent)
+        wire = wire_of(connection)
+        self._reused_s = asyncio.get_running_loop().time() if wire.was_used else None
+        wire.ask(self._head, self._body, self._on_sent)
         self._head = self._body = b""  # whoever may close this holds it for as long as the answer flows
 
     def fail(self, error: LibraryError) -> None:
@@ -69,13 +83,23 @@ class Asking:
             connection = self._connection or self._no_connection()
             head, content = await wire_of(connection).answer()
         except LIBRARY_ERRORS as exc:
+            stale = self._is_stale(exc)
             self.close()
+            if stale:
+                self._on_stale()
+                raise UpstreamFailed(stale_failure(exc)) from exc
             raise UpstreamFailed(failure_of(exc)) from exc
         answer = AiohttpAnswer(head, content, connection, self._lingering)
         encoding = answer.headers.get("Content-Encoding")
         if encoding is None and head.code >= 200:
             return answer
         return _odd(answer, (encoding or "").strip().lower())
+
+    def _is_stale(self, exc: LibraryError) -> bool:
+        """Whether *exc* is the end of a connection that had died in the pool: nothing comes, and that at once."""
+        if self._reused_s is None or self._is_closed or not isinstance(exc, ClientConnectionError):
+            return False
+        return asyncio.get_running_loop().time() - self._reused_s < STALE_WITHIN_S
 
     def _no_connection(self) -> NoReturn:
         """Connecting has ended with neither a connection nor an error of the network: it crashed."""

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from aiohttp import ClientRequest, ClientTimeout, ConnectionTimeoutError
 from yarl import URL
@@ -99,7 +99,8 @@ class AiohttpUpstream:
             on_sent: Called when the whole request is on its way.
         """
         target = self._target(request.url)
-        asking = Asking(_head(target, request), request.body, on_sent, self._lingering)
+        forget_idle = partial(self._connector.forget_idle, target.request)
+        asking = Asking(_head(target, request), request.body, on_sent, forget_idle, self._lingering)
         connection = self._connector.take(target.request)
         if connection is not None:
             asking.send(connection)

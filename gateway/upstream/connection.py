@@ -164,6 +164,11 @@ class Wire(ResponseHandler):
             return not _has_sent(self.transport) and self.is_connected()
         return self.is_connected()
 
+    @property
+    def was_used(self) -> bool:
+        """Whether it has carried a request before the one under way."""
+        return self._rested_s is not None
+
     def doubt(self) -> Exception:
         """Why a connection that is not fit is not."""
         if self._tail:
@@ -212,6 +217,11 @@ class Connector(TCPConnector):
             if connection is None or wire_of(connection).is_fit():
                 return connection
             connection.close()
+
+    def forget_idle(self, request: ClientRequest) -> None:
+        """Drop the pool's connections for requests like *request*: one of them was dead, and they are of an age."""
+        for wire, _ in self._conns.pop(request.connection_key, ()):
+            wire.close()
 
     def _pooled(self, key: ConnectionKey) -> Connection | None:
         try:

@@ -15,7 +15,7 @@ from aiohttp import (
 )
 from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, TransferEncodingError
 
-from gateway.core.errors import Failure, FailureClass
+from gateway.core.errors import STALE, Failure, FailureClass
 
 LibraryError = ClientConnectionError | HttpProcessingError | ClientPayloadError
 LIBRARY_ERRORS = (ClientConnectionError, HttpProcessingError, ClientPayloadError)
@@ -38,6 +38,11 @@ def failure_of(exc: LibraryError) -> Failure:
     if reason == "connect_timeout":
         failure_class = "upstream_timeout"
     return Failure(failure_class, reason, detail=_detail(exc))
+
+
+def stale_failure(exc: LibraryError) -> Failure:
+    """A connection of the pool was dead when a request was sent over it, which says nothing of the provider."""
+    return Failure("upstream_error", STALE, counts=False, detail=_detail(exc))
 
 
 def encoding_failure(reason: str, detail: str) -> Failure:
@@ -72,6 +77,7 @@ def _body_reason(cause: BaseException | None) -> str:
 
 
 def _detail(exc: Exception) -> str:
-    text = exc.message if isinstance(exc, HttpProcessingError) else str(exc)
+    # The parser's message quotes what it stumbled over, which may be a model's answer, behind its first line.
+    text = exc.message.partition("\n")[0] if isinstance(exc, HttpProcessingError) else str(exc)
     text = _QUERY.sub(r"\1?...", text)
     return f"{type(exc).__name__}: {text}"[:MAX_DETAIL_CHARS]

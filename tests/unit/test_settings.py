@@ -162,7 +162,7 @@ def test_all_problems_at_once() -> None:
             "server.port: 70000 is not within 0 to 65535",
             "server.colour: there is no such setting",
             'stream.idle_s: "long" is not a number',
-            "GATEWAY_STREAM_IDEL_S: there is no such setting; did you mean idle_s?",
+            "GATEWAY_STREAM_IDEL_S: there is no such setting; did you mean GATEWAY_STREAM_IDLE_S?",
             'WEB_CONCURRENCY: "many" is not a whole number',
             '--region: "not a region" is not a region of at most 32 letters, digits and dashes',
             "--hots: there is no such setting; did you mean host?",

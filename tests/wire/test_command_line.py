@@ -26,11 +26,11 @@ DEMO_KEY = "anm-sk-demo"
 QUIET = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
 
 
-def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[str]:
     """`python -m gateway` with *arguments*, to its end."""
     command = [sys.executable, "-m", "gateway", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=QUIET | environ, timeout=30, check=False
+        command, capture_output=True, text=True, cwd=cwd, env=QUIET | environ, timeout=30, check=False
     )
 
 
@@ -88,6 +88,17 @@ def test_check_of_nothing_warns(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert done.stdout == f"{path}: fine, 0 models, 0 keys\n"
+    assert [line.split(",")[0] for line in done.stderr.splitlines()] == [
+        "warning: no models are configured",
+        "warning: no keys are configured",
+    ]
+
+
+def test_models_of_nothing_warns(tmp_path: Path) -> None:
+    """`models` without a file lists nothing, and says as `check` does that nobody would be served; it exits 0."""
+    done = run("models", cwd=tmp_path, PYTHONPATH=str(ROOT), GATEWAY_CONFIG="")
+
+    assert (done.returncode, done.stdout) == (0, "")
     assert [line.split(",")[0] for line in done.stderr.splitlines()] == [
         "warning: no models are configured",
         "warning: no keys are configured",

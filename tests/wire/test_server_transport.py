@@ -229,6 +229,31 @@ async def test_leaving_is_told_before_the_exchange_is_cancelled(kind: str) -> No
     assert told == ["left" if kind == "fin" else "left, closed already", "cancelled"]
 
 
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 200])
+async def test_leaving_with_many_requests_in_one_write(count: int) -> None:
+    """However much a client sends in advance, its leaving ends the request that is being answered."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(request: web.BaseRequest) -> web.StreamResponse:
+        cast(GatewayProtocol, request.protocol).on_leave(lambda: None)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        raise AssertionError
+
+    async with open_door(endless) as door:
+        _, writer = await door.connect()
+        writer.write(request() * count)
+        await begun.wait()
+        await hang_up(writer)
+
+        async with asyncio.timeout(1):
+            await ended.wait()
+
+
 async def test_leaving_after_the_answer_is_nobody_s_business() -> None:
     """An exchange that has been answered is not told that its client has closed the connection."""
     told: list[str] = []

@@ -178,7 +178,7 @@ async def test_connection_closed_while_idle(upstream: AiohttpUpstream, peer: Raw
 
 @pytest.mark.parametrize("end", [Conn.fin, Conn.rst], ids=["fin", "rst"])
 async def test_connection_closed_on_reuse(upstream: AiohttpUpstream, peer: RawPeer, end: object) -> None:
-    """MID-16: a provider that closes just when its connection is reused is a failure that may be retried."""
+    """MID-16: a provider that closes just when its connection is reused may be asked again; nothing says it is ill."""
     conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
     task = asyncio.create_task(dial(upstream, request(peer.url)))
     await conn.request()
@@ -187,7 +187,49 @@ async def test_connection_closed_on_reuse(upstream: AiohttpUpstream, peer: RawPe
 
     with pytest.raises(UpstreamFailed) as caught:
         await task
-    assert (caught.value.failure.reason, caught.value.failure.retryable) == ("reset", True)
+    failure = caught.value.failure
+    assert (failure.reason, failure.retryable, failure.counts) == ("stale", True, False)
+
+
+async def test_one_dead_connection_empties_the_pool(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """What killed one resting connection has killed those of its age: the next request makes a new one."""
+    asking = [upstream.ask(request(peer.url), lambda: None) for _ in range(3)]
+    conns = [await peer.accept() for _ in asking]
+    for conn in conns:
+        await conn.request()
+        await conn.send(answer(b"ok"))
+    for one in asking:
+        await (await one.answer()).read()
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
+    await asyncio.sleep(0)
+    for conn in conns:
+        conn.rst()
+    with pytest.raises(UpstreamFailed):
+        await task
+
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
+    fresh = await peer.accept()
+    await fresh.request()
+    await fresh.send(answer(b"ok"))
+
+    assert await (await task).read() == b"ok"
+
+
+async def test_a_provider_that_dies_at_work_is_ill(
+    upstream: AiohttpUpstream, peer: RawPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has had the request for a while before it closes did get it, whatever connection it came by."""
+    monkeypatch.setattr("gateway.upstream.asking.STALE_WITHIN_S", 0.05)
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
+    await conn.request()
+    await asyncio.sleep(0.1)
+
+    conn.fin()
+
+    with pytest.raises(UpstreamFailed) as caught:
+        await task
+    assert (caught.value.failure.reason, caught.value.failure.counts) == ("reset", True)
 
 
 async def test_many_at_once() -> None:

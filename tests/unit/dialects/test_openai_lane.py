@@ -328,6 +328,36 @@ def test_a_choice_that_is_only_named_has_not_gone_on() -> None:
     assert (held.end, shape(held)[-4:]) == ("finished", ["0:FIN(stop)", "1:FIN(stop)", "META", "[DONE]"])
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_choice_goes_on_with_events_like_before(first: int) -> None:
+    """A finish is taken back also by text that comes in just the form of the text before it."""
+    heard = hear_openai(
+        choice_chunk(first, {"role": "assistant", "content": "a"}),
+        choice_chunk(1 - first, {"role": "assistant", "content": "b"}),
+        choice_chunk(0, {"content": "c"}),
+        choice_chunk(0, {"content": "d"}),
+        choice_chunk(0, {}, "stop"),
+        choice_chunk(0, {"content": "e"}),
+        choice_chunk(0, {"content": "f"}),
+        choice_chunk(1, {}, "stop"),
+        n=2,
+    )
+
+    assert shape(heard)[-3:] == ["1:FIN(stop)", "ERRF(6, upstream_truncated)", "[DONE]"]
+
+
+def test_a_usage_for_each_choice() -> None:
+    """A provider that counts each choice by itself is heard to the end."""
+    said = [
+        (choice_chunk(index, {"role": "assistant", "content": "a"}), choice_chunk(index, {}, "stop"), U(7, 1 + index))
+        for index in (0, 1)
+    ]
+
+    heard = hear_openai(*said[0], *said[1], DONE, n=2)
+
+    assert (heard.end, texts(heard.items)) == ("finished", {0: "a", 1: "a"})
+
+
 def test_tr_25_a_finish_reason_on_every_chunk_of_two() -> None:
     """With n > 1 too, a finish reason that is followed by more was none."""
     said = [choice_chunk(index, {"role": "assistant", "content": text}, "stop") for index, text in enumerate("ab")]

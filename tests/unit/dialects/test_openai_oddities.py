@@ -73,6 +73,15 @@ def test_an_envelope_that_changes(envelope: dict[str, Any]) -> None:
     assert texts(later.items) == texts(from_the_start.items) == {0: "a"}
 
 
+@pytest.mark.parametrize("envelope", [{}, {"created": 2}, {"object": None}])
+def test_a_usage_of_null_stays(envelope: dict[str, Any]) -> None:
+    """Chunks that pass as they are and chunks that are rewritten have the same members."""
+    heard = hear_openai(R(), chunk({"content": "a"}, None, None, usage=None, **envelope), FIN("stop"), DONE)
+
+    assert "usage" in heard.items[1]
+    assert heard.items[1]["usage"] is None
+
+
 def test_a19_the_provider_calls_the_model_something_else() -> None:
     """The client reads the name it asked for, whatever name the provider answers under."""
     heard = hear_openai(*(event.replace(b'"m"', b'"vendor-model-2024-08-06"') for event in (R(), T("a"), FIN("stop"))))

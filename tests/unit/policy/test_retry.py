@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gateway.core.catalog import Provider, Route
-from gateway.core.errors import INVALID_REQUEST, SHUTDOWN, Failure
+from gateway.core.errors import INVALID_REQUEST, SHUTDOWN, STALE, Failure
 from gateway.core.exchange import Attempt
 from gateway.core.money import Weight
 from gateway.policy.retry import RetryRules, Try, next_try
@@ -50,6 +50,14 @@ def decide(
         candidates, attempts, now_s=now_s, deadline_s=deadline_s, allow=allow, may_retry=may_retry, rules=RULES,
         spread=spread,
     )
+
+
+def test_a_dead_connection_costs_no_retry() -> None:
+    """An attempt that did not even reach its provider is made up for at once, without the route's retry budget."""
+    stale = Failure("upstream_error", STALE, counts=False)
+
+    assert decide([A], [tried(A, stale)], may_retry=lambda route: False) == Try(A, 0.0)
+    assert decide([A], [tried(A, BUSY)], may_retry=lambda route: False) is None
 
 
 @pytest.mark.parametrize(
