@@ -186,9 +186,11 @@ def check(config: str | None) -> None:
 @_config
 def models(config: str | None) -> None:
     """List the catalogue: slug, class, USD per million tokens in and out, routes in fallback order."""
-    for model in build_catalog(_load_or_exit(config), PRESETS).models.values():
+    settings = _load_or_exit(config)
+    for model in build_catalog(settings, PRESETS).models.values():
         prices = " ".join(format_usd(pico * 1_000_000) for pico in (model.price.input, model.price.output))
         click.echo(f"{model.slug}  {model.model_class}  {prices}  {', '.join(route.id for route in model.routes)}")
+    click.echo(warnings_text(settings), nl=False, err=True)
 
 
 @main.command()

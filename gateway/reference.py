@@ -62,7 +62,8 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         TierEntry,
         "The shape of a plan. What is left out is not limited. With N workers (`server.workers`) each enforces its own "
         "part of a limit, the limit divided by N and rounded up: a client that keeps to one connection may be refused "
-        "at that part, and what answers say is left is the part's of the worker that answered.",
+        "at that part, and what answers say is left is the part's of the worker that answered. A valid request counts "
+        "against `rpm`, even if its model is not found (`model_not_found`); one that is refused for a limit does not.",
     ),
     (
         "keys.SECRET",
@@ -119,7 +120,7 @@ MEANINGS: Mapping[str, str] = {
     "invalid_request": "The body is not the JSON object that the endpoint takes; `param` names the field at fault.",
     "invalid_host": "The request has no `Host` header, or one that is no host name.",
     "invalid_api_key": "No key was sent, or one that the gateway does not know.",
-    "not_found": "The path is none of the gateway's; the message names those that are.",
+    "not_found": "The path is none of the gateway's; the message names those that serve models.",
     "method_not_allowed": "The path exists, but takes another method.",
     "request_timeout": "Headers or body came too slowly (`server.header_s`, `server.body_s`).",
     "request_too_large": "The body is longer than `server.max_body_bytes` (`server.max_image_body_bytes` with images).",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
 from gateway.settings import checks
-from gateway.settings.fields import Rule, Secret, in_words, later_of, rules_of, shown, written
+from gateway.settings.fields import Rule, Secret, in_words, later_of, rules_of, shown, variable_of, written
 
 T = TypeVar("T")
 
@@ -103,10 +104,10 @@ class Reader:
             said = shown(item.value)
             self.problem(item.place, f"{said} is for a later version; in this one: only {written(only)}")
 
-    def unknown(self, place: str, name: str, known: Iterable[str]) -> None:
-        """Note that there is no setting *name*, and which one may be meant."""
+    def unknown(self, place: str, name: str, known: Iterable[str], spelled: Callable[[str], str] = str) -> None:
+        """Note that there is no setting *name*, and which one may be meant, *spelled* as it is where it was written."""
         near = difflib.get_close_matches(name.lower(), list(known), n=1)
-        self.problem(place, f"{_UNKNOWN}; did you mean {near[0]}?" if near else _UNKNOWN)
+        self.problem(place, f"{_UNKNOWN}; did you mean {spelled(near[0])}?" if near else _UNKNOWN)
 
     def _unknown_in(self, place: str, name: str, item: Given, known: Iterable[str]) -> None:
         """As `unknown`. A table in an entry that users name is most likely the end of a name with a dot."""
@@ -115,7 +116,8 @@ class Reader:
             here = place if place.startswith("keys.") else item.place
             self.problem(here, f"{_UNKNOWN} (quote names that have a dot)")
         else:
-            self.unknown(item.place, name, known)
+            variable = partial(variable_of, place)
+            self.unknown(item.place, name, known, variable if item.place.startswith(variable("")) else str)
 
     def checked(self, check: Any, value: str, place: str) -> None:
         """Apply *check* to a name that users chose."""
