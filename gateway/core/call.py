@@ -38,11 +38,16 @@ class Call(Struct, frozen=True):
 
 
 class UpstreamRequest(Struct, frozen=True, gc=False):
-    """A request to a provider, ready to be sent. Built purely; `headers` hold the credential and are not for logs."""
+    """A request to a provider, ready to be sent. Built purely; `headers` hold the credential and are not for logs.
+
+    Attributes:
+        fresh: Over a new connection: one from the pool has just turned out to be dead.
+    """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    fresh: bool = False
 
     def __repr__(self) -> str:
         return f"UpstreamRequest(url={self.url!r}, {len(self.body)} bytes)"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 STALE = "stale"  # reason of a `Failure`: the connection had died while it rested, so the provider was not even reached
+NO_SLOT = "no_slot"  # the same of one that waited for a connection in vain, as our own limit has them all in use
 FailureClass = Literal["upstream_error", "upstream_timeout", "upstream_truncated", "gateway_shutdown"]
 
 

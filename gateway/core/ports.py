@@ -88,7 +88,10 @@ class Asking(Protocol):
         """
 
     def close(self) -> None:
-        """Drop the connection at once, whatever is under way, the body of the answer included. Synchronous."""
+        """Drop the connection at once, whatever is under way, the body of the answer included. Synchronous.
+
+        Whoever waits in `UpstreamAnswer.read` meanwhile is to be cancelled; it is not told.
+        """
 
 
 class Upstream(Protocol):

@@ -11,13 +11,12 @@ from gateway.core.errors import UpstreamFailed
 from gateway.dialects.failures import malformed
 from gateway.wire.ascii import mend_json
 from gateway.wire.body import MAX_DEPTH, nested_deeper, structural
-from gateway.wire.values import decode_values
+from gateway.wire.values import decode_members, decode_values
 
 # Braces, brackets, commas and colons outside strings. 3,600 tokens with 20 alternatives each have a million. Decoding
 # the worst of a million holds the loop for 0.2 s; 15 MB of `[]` (15 million) took 3.2 s and 0.5 GB.
 MAX_ANSWER_STRUCTURAL = 1_000_000
 
-_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_answer(body: bytes) -> tuple[dict[str, Raw], dict[str, Any]]:
@@ -37,7 +36,7 @@ def read_answer(body: bytes) -> tuple[dict[str, Raw], dict[str, Any]]:
         body, root = _mended(body)
     if not isinstance(root, dict):
         raise UpstreamFailed(malformed("the answer is no object"))
-    return _members.decode(body), root
+    return decode_members(body), root
 
 
 def _mended(body: bytes) -> tuple[bytes, Any]:

@@ -17,7 +17,7 @@ from gateway.dialects.prompt import prompt_tokens
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
-from gateway.wire.values import decode_values
+from gateway.wire.values import decode_members, decode_values
 
 # As Anthropic itself sends.
 HEARTBEAT = frame(b'{"type":"ping"}', b"ping")
@@ -37,7 +37,6 @@ class _Event(Struct, gc=False):
 
 _BLOCK_EVENTS = frozenset(("content_block_start", "content_block_stop"))
 _read = msgspec.json.Decoder(_Event).decode
-_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 class AnthropicLane(PassthroughLane):
@@ -129,7 +128,7 @@ class AnthropicLane(PassthroughLane):
         return frame(held, b"message_delta")
 
     def _take_start(self, payload: bytes) -> bytes:
-        members = _members.decode(payload)
+        members = decode_members(payload)
         message = decode_values(members["message"]) if "message" in members else None
         if not isinstance(message, dict):
             self._break(malformed("message_start without message"))
@@ -149,7 +148,7 @@ class AnthropicLane(PassthroughLane):
 
     def _take_delta(self, payload: bytes) -> bytes:
         out = self._let_go()
-        usage = _members.decode(payload).get("usage")
+        usage = decode_members(payload).get("usage")
         said = decode_values(usage) if usage is not None else None
         self._reader.take(said)
         self._told |= isinstance(said, dict) and count(said.get("output_tokens")) is not None
@@ -187,7 +186,7 @@ _HANDLERS = {
 
 def _with(payload: bytes, changes: dict[str, Any]) -> bytes:
     """*payload* with *changes*, and without what a gateway behind us has to say."""
-    members = {name: value for name, value in _members.decode(payload).items() if name != "_anoman"}
+    members = {name: value for name, value in decode_members(payload).items() if name != "_anoman"}
     return ascii_json(replace_members(members, changes))
 
 
@@ -198,7 +197,7 @@ def _read_leniently(payload: bytes) -> _Event:
     Raises:
         msgspec.DecodeError: Not a JSON object.
     """
-    members = _members.decode(payload)
+    members = decode_members(payload)
     kind = decode_values(members["type"]) if "type" in members else None
     delta = decode_values(members["delta"]) if "delta" in members else None
     out = _Event(type=kind if isinstance(kind, str) else None, error=members.get("error", ABSENT))

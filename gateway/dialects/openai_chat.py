@@ -22,6 +22,7 @@ from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user, refuse
 from gateway.wire.body import fits, replace_members
+from gateway.wire.values import decode_members
 
 _MAX_STOP = 4  # documented
 _Tokens = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -54,7 +55,6 @@ class _Facts(Struct, gc=False):
 
 
 _facts = msgspec.json.Decoder(_Facts)
-_members = msgspec.json.Decoder(dict[str, Raw])
 _NOT_PASSED = ("error", "_anoman")  # an error that is null, since clients look for the key; a gateway's behind us
 _INCLUDE_USAGE = {"include_usage": True}
 
@@ -82,7 +82,7 @@ def upstream_body(call: Call, route: Route) -> bytes:
     changes: dict[str, object] = {"model": route.model}
     if call.stream:
         asked = call.fields.get("stream_options")
-        asked_members = _members.decode(asked) if asked is not None and bytes(asked) != b"null" else {}
+        asked_members = decode_members(asked) if asked is not None and bytes(asked) != b"null" else {}
         changes["stream_options"] = {**asked_members, **_INCLUDE_USAGE}
     return replace_members(call.fields, changes)
 

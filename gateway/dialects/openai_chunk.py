@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from gateway.dialects.failures import ABSENT
-from gateway.wire.values import decode_values
+from gateway.wire.values import decode_members, decode_values
 
 # A choice ends in one of these where the provider gave up on it; OpenRouter and DeepSeek document them.
 FAILED_REASONS = frozenset(("error", "insufficient_system_resource"))
@@ -63,7 +63,6 @@ class OddChunk(Chunk, gc=False):
 
 _KNOWN = frozenset(Delta.__struct_fields__)
 read_chunk = msgspec.json.Decoder(Chunk).decode
-_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def index_of(choice: Choice) -> int:
@@ -97,7 +96,7 @@ def carries(payload: bytes) -> bool:
 
 def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:
     """Every choice with an index, a delta and a finish reason, which is null for those in *unfinished*."""
-    choices = [choice for choice in decode_values(raw) if isinstance(choice, dict)]
+    choices = _dicts(decode_values(raw))
     for choice in choices:
         if type(choice.get("index")) is not int:
             choice["index"] = 0
@@ -111,11 +110,22 @@ def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:
 def with_arguments(payload: bytes, places: Collection[Place]) -> bytes:
     """*payload* with `{}` as the arguments of the tool calls at *places*, which it opens and which have none."""
     chunk = decode_values(payload)
-    for choice in chunk["choices"]:
-        for call in choice["delta"]["tool_calls"]:
-            if (choice.get("index", 0), call.get("index", 0)) in places:
-                call.setdefault("function", {})["arguments"] = "{}"
+    for choice in _dicts(chunk["choices"]):
+        delta = choice.get("delta")
+        for call in _dicts(delta.get("tool_calls") if isinstance(delta, dict) else None):
+            if (_index(choice), _index(call)) in places:
+                function = call.get("function")
+                call["function"] = {**(function if isinstance(function, dict) else {}), "arguments": "{}"}
     return msgspec.json.encode(chunk)
+
+
+def _dicts(said: object) -> list[dict[str, Any]]:
+    return [item for item in said if isinstance(item, dict)] if isinstance(said, list) else []
+
+
+def _index(said: dict[str, Any]) -> int:
+    index = said.get("index")
+    return index if type(index) is int else 0
 
 
 def read_leniently(payload: bytes) -> OddChunk:
@@ -125,14 +135,14 @@ def read_leniently(payload: bytes) -> OddChunk:
     Raises:
         msgspec.DecodeError: Not a JSON object.
     """
-    members = _members.decode(payload)
+    members = decode_members(payload)
     chunk = OddChunk(usage=members.get("usage", ABSENT), error=members.get("error", ABSENT))
     known = decode_values(payload)
     for name, kind in (("id", str), ("object", str), ("created", int), ("model", str)):
         if type(known.get(name)) is kind:
             setattr(chunk, name, known[name])
     if isinstance(known.get("choices"), list):
-        chunk.choices = [_choice(choice) for choice in known["choices"] if isinstance(choice, dict)]
+        chunk.choices = [_choice(choice) for choice in _dicts(known["choices"])]
     return chunk
 
 
@@ -155,13 +165,13 @@ def _delta(said: dict[str, Any]) -> Delta:
         if isinstance(said.get(name), str):
             setattr(out, name, said[name])
     if isinstance(said.get("tool_calls"), list):
-        out.tool_calls = [_tool_call(call) for call in said["tool_calls"] if isinstance(call, dict)]
+        out.tool_calls = [_tool_call(call) for call in _dicts(said["tool_calls"])]
     return out
 
 
 def _tool_call(said: dict[str, Any]) -> ToolCall:
-    index, function = said.get("index"), said.get("function")
-    out = ToolCall(index=index if type(index) is int else 0)
+    function = said.get("function")
+    out = ToolCall(index=_index(said))
     if isinstance(function, dict):
         name, arguments = function.get("name"), function.get("arguments")
         if arguments is not None and not isinstance(arguments, str):  # an object instead of its text

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from gateway.core.errors import TRUNCATED, Failure
 from gateway.core.receipt import Receipt, extension
@@ -33,7 +33,7 @@ from gateway.dialects.prompt import prompt_tokens
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
-from gateway.wire.values import decode_values
+from gateway.wire.values import decode_members, decode_values
 
 CHUNK = "chat.completion.chunk"
 METADATA = "anoman.metadata"
@@ -46,7 +46,6 @@ _OURS = frozenset(("_anoman", "error"))  # never passed on: a gateway behind us 
 _OURS_AND_USAGE = _OURS | {"usage"}
 _OPEN_BRACE = ord("{")
 
-_members = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.encode
 
 
@@ -71,6 +70,7 @@ class OpenAIChatLane(PassthroughLane):
         self._reasons: dict[int, str] = {}  # of choices whose finish chunk has passed without it
         self._finish: bytes | None = None  # payload of the held-back finish chunk, as the provider sent it
         self._silent: dict[Place, bool] = {}  # tool calls: whether no argument text has come so far
+        self._unfilled: set[Place] = set()  # tool calls that the held-back chunk opens, without arguments
 
     def measure(self) -> tuple[Usage, Basis]:
         """The provider's count where it gave one, ours for the rest."""
@@ -95,13 +95,14 @@ class OpenAIChatLane(PassthroughLane):
 
     def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """What is held back, then the error frame."""
-        held = frame(self._rewrite(self._finish)) if self._finish is not None else b""
+        held = frame(self._rewrite(self._filled(self._finish))) if self._finish is not None else b""
         return self._missing_arguments(self._finished) + self._finishes() + held + super().fail(failure, receipt)
 
     def finish(self, receipt: Receipt) -> bytes:
         """Whole tool arguments, the finish chunks, the last with the usage, the metadata frame, the terminator."""
+        held = self._filled(self._finish or b"{}")
         out = [self._missing_arguments(self._finished), self._finishes()]
-        out.append(frame(self._rewrite(self._finish or b"{}", usage_object(receipt.usage, self._reader.raw))))
+        out.append(frame(self._rewrite(held, usage_object(receipt.usage, self._reader.raw))))
         if not self.journey.call.options.strip_extension:
             out.append(frame(self._metadata(receipt)))
         out.append(DONE)
@@ -198,14 +199,12 @@ class OpenAIChatLane(PassthroughLane):
         """Hold a finish chunk back once every choice seen so far has finished; of any other only the reason."""
         finishing = {index_of(choice) for choice in choices if choice.finish_reason}
         opened = {(index_of(c), call.index) for c in choices if c.delta for call in c.delta.tool_calls or ()}
-        silent = {place for place in opened if place[0] in finishing and self._silent.pop(place, False)}
-        if silent:
-            payload = with_arguments(payload, silent)
         self._reopen(finishing)
         self._finished |= finishing
         if self._finished >= self._seen:
             self._rewrite(payload)  # a payload that cannot be written must fail here, not in `finish`
             self._finish = payload
+            self._unfilled = {place for place in opened if place[0] in finishing and self._silent.get(place)}
             # A provider that sends its choices one after the other has further ones to come.
             self.complete = len(self._seen) >= self._asked
             return b""
@@ -229,7 +228,7 @@ class OpenAIChatLane(PassthroughLane):
 
     def _let_go(self, going_on: set[int]) -> bytes:
         """Release the held finish chunk since more follows it; a choice that goes on has not finished after all."""
-        held, self._finish = self._finish, None
+        held, self._finish, self._unfilled = self._finish, None, set()
         assert held is not None
         self.complete = False
         parsed = read_leniently(held).choices or ()
@@ -279,7 +278,7 @@ class OpenAIChatLane(PassthroughLane):
         self, payload: bytes, usage: dict[str, Any] | None = None, unfinished: Collection[int] = ()
     ) -> bytes:
         """*payload* member by member: whole envelope, *usage* or none (but null stays), every choice whole."""
-        members = _members.decode(payload)
+        members = decode_members(payload)
         changes = self._envelope()
         if usage is not None:
             changes["usage"] = usage
@@ -308,6 +307,12 @@ class OpenAIChatLane(PassthroughLane):
             place = (index, call.index)
             silent = not (call.function is not None and call.function.arguments)
             self._silent[place] = silent and self._silent.get(place, True)
+
+    def _filled(self, payload: bytes) -> bytes:
+        """The held-back *payload*, now that its choices are over: with `{}` for the arguments that never came."""
+        for place in self._unfilled:
+            self._silent[place] = False
+        return with_arguments(payload, self._unfilled) if self._unfilled else payload
 
     def _missing_arguments(self, choices: Collection[int]) -> bytes:
         """Once for every tool call of *choices* that got no argument text, a delta with `{}`: "" is not JSON."""

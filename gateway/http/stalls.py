@@ -11,13 +11,13 @@ LOOKS = 8  # per deadline: a client is dropped at most an eighth of it late
 MARGIN_S = 1.0
 
 _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
-_NO_LINGER = struct.pack("ii", 1, 0)  # on, 0 s: closing sends RST, for only a reset cannot pass for a proper end
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # on, 0 s: closing sends RST, for only a reset cannot pass for a proper end
 
 
 def reset(transport: asyncio.Transport) -> None:
     """Drop the connection with a TCP reset, whatever is still buffered."""
     if not transport.is_closing():
-        _forbid_linger(transport)
+        _set_reset_on_close(transport)
     transport.abort()
 
 
@@ -33,11 +33,11 @@ def forget_vanished(transport: asyncio.Transport, stall_s: float) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, int(silence_s * 1000))
 
 
-def _forbid_linger(transport: asyncio.Transport) -> None:
+def _set_reset_on_close(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
     try:
         if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     except OSError:  # closed already
         pass
 
@@ -73,5 +73,5 @@ class StallWatch:
             self._timer = self._loop.call_later(self._every_s, self._look)
             return
         # Not `reset`: a transport that waits for its buffer is closing, but its socket is still open.
-        _forbid_linger(self._transport)
+        _set_reset_on_close(self._transport)
         self._transport.abort()

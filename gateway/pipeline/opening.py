@@ -6,8 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from gateway.core.call import UpstreamRequest
 from gateway.core.catalog import Route
-from gateway.core.errors import PROVIDER_REFUSES, PROVIDER_UNAVAILABLE, SHUTDOWN, STALE, Failure, UpstreamFailed
+from gateway.core.errors import (
+    NO_SLOT,
+    PROVIDER_REFUSES,
+    PROVIDER_UNAVAILABLE,
+    SHUTDOWN,
+    STALE,
+    Failure,
+    UpstreamFailed,
+)
 from gateway.core.exchange import Attempt, Exchange
 from gateway.core.ports import UpstreamAnswer
 from gateway.core.usage import Usage
@@ -50,7 +59,7 @@ class Opening:
         if permit is not None:
             if failure.counts:
                 permit.failed(now_s)
-            elif failure is SHUTDOWN or failure.reason == STALE:
+            elif failure is SHUTDOWN or failure.reason in (STALE, NO_SLOT):
                 permit.abandoned()
             else:
                 permit.succeeded(now_s)  # it answered: our rate limit or the caller's mistake is no sign of ill health
@@ -133,18 +142,23 @@ class Opening:
             self._permit.succeeded(now_s())
         return result
 
+    def _request(self, step: Try) -> UpstreamRequest:
+        """Not to be kept: its body may be megabytes, and the answer may take minutes."""
+        *before, _ = self._exchange.attempts
+        fresh = bool(before) and before[-1].failure is not None and before[-1].failure.reason == STALE
+        request = build_request(self._exchange.call, step.route, self._dialect, fresh=fresh)
+        if self._exchange.dispatched_s is None:
+            self._exchange.dispatched_s = self._watch.now_s()
+        return request
+
     async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange, services = self._exchange, self._services
-        request = build_request(exchange.call, step.route, self._dialect)
-        if exchange.dispatched_s is None:
-            exchange.dispatched_s = self._watch.now_s()
         attempt = exchange.attempts[-1]
 
         def on_sent() -> None:
             attempt.was_sent = True
 
-        answer = await self._watch.ask(request, on_sent)
-        del request  # its body may be megabytes, and the answer may take minutes
+        answer = await self._watch.ask(self._request(step), on_sent)
         try:
             if answer.status != 200:
                 raise UpstreamFailed(await self._read_failure(answer))

@@ -156,6 +156,8 @@ class StreamRelay:
     def _cancelled(self) -> None:
         """The client is gone: upstream first, then the books. Synchronous, so a second cancellation changes nothing."""
         exchange, flow = self._exchange, self._flow
+        if self._settlement.is_settled:
+            return  # it left at the last words
         exchange.gone_s = self._services.clock.monotonic_s()
         if flow is None:
             charge_prompt(exchange)

@@ -21,6 +21,11 @@ class Settlement:
         self._admitted: list[Stage] = []
         self._receipt: Receipt | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the receipt is out."""
+        return self._receipt is not None
+
     def admitted(self, stage: Stage) -> None:
         """*stage* let the exchange pass and will be settled."""
         self._admitted.append(stage)

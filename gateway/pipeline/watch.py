@@ -59,6 +59,7 @@ class Watch(ABC):
             UpstreamFailed: None came, or not in time.
         """
         asking = self.services.upstream.ask(request, on_sent)
+        del request  # the caller has not kept it either
         self.sink.on_leave(asking.close)
         try:
             return await self.step(asking.answer)

@@ -50,19 +50,21 @@ def next_try(
     """
     The next attempt of an exchange whose *attempts* have all failed, or None when it is to fail.
 
-    Every candidate is asked once, in order; then each at most once more, the shortest wait first. Nothing is tried
+    Every candidate is asked once, in order, and again at once where only a connection was dead; then each at most once
+    more, the shortest wait first. Nothing is tried
     after a failure that is the caller's fault, nor once the gateway is leaving.
 
     Args:
         now_s: Monotonic seconds, as are `deadline_s` and the stamps of *attempts*.
         deadline_s: No attempt starts at or after it.
         allow: The route's breaker. Asked last: a yes may take a probe slot, so its route is always the one returned.
-        may_retry: The route's retry budget, asked for second attempts only; a yes spends. Not asked after an attempt
-            that got no further than a dead connection.
+        may_retry: The route's retry budget, asked for second attempts only; a yes spends.
         spread: Random number in [0, 1) that keeps the clients of one outage apart.
     """
     if now_s >= deadline_s or (attempts and _final(attempts[-1])):
         return None
+    if attempts and _was_stale(attempts) and allow(attempts[-1].route):
+        return Try(attempts[-1].route, 0.0)
     tried = {attempt.route.id for attempt in attempts} if attempts else ()
     for route in candidates:
         if route.id not in tried and allow(route):
@@ -71,16 +73,17 @@ def next_try(
         return None
     again = sorted(_again(candidates, attempts, now_s, rules, spread), key=lambda item: item.wait_s)
     for item in again:
-        if now_s + item.wait_s >= deadline_s:
-            continue
-        if (_was_stale(attempts, item.route) or may_retry(item.route)) and allow(item.route):
+        if now_s + item.wait_s < deadline_s and may_retry(item.route) and allow(item.route):
             return item
     return None
 
 
-def _was_stale(attempts: Sequence[Attempt], route: Route) -> bool:
-    failures = [tried.failure for tried in attempts if tried.route.id == route.id]
-    return any(failure is not None and failure.reason == STALE for failure in failures)
+def _was_stale(attempts: Sequence[Attempt]) -> bool:
+    """Whether the last attempt got no further than a dead connection, and its route has had no other."""
+    failure, route = attempts[-1].failure, attempts[-1].route
+    if failure is None or failure.reason != STALE:
+        return False
+    return sum(attempt.route.id == route.id for attempt in attempts) == 1
 
 
 def _final(attempt: Attempt) -> bool:

@@ -10,7 +10,7 @@ _JSON = ("Content-Type", "application/json")
 _ACCEPT = {True: ("Accept", "text/event-stream"), False: ("Accept", "application/json")}
 
 
-def build_request(call: Call, route: Route, dialect: Dialect) -> UpstreamRequest:
+def build_request(call: Call, route: Route, dialect: Dialect, *, fresh: bool = False) -> UpstreamRequest:
     """The request that asks *route* for *call*: a fixed path, our own credential, allow-listed headers only."""
     provider = route.provider
     defaults = dialect.default_headers
@@ -22,4 +22,5 @@ def build_request(call: Call, route: Route, dialect: Dialect) -> UpstreamRequest
         url=provider.base_url + dialect.upstream_path,
         headers=(_JSON, _ACCEPT[call.stream], *defaults, *secret),
         body=dialect.upstream_body(call, route),
+        fresh=fresh,
     )

@@ -66,7 +66,7 @@ class AiohttpAnswer:
     @property
     def ended(self) -> bool:
         """Whether all of the body has been read."""
-        return self._content.at_eof()
+        return self._content.at_eof() and self._content.exception() is None
 
     def close(self) -> None:
         """Drop the connection at once, unless the body has ended and it is back in the pool."""

@@ -97,17 +97,19 @@ class Asking:
 
     def _is_stale(self, exc: LibraryError) -> bool:
         """Whether *exc* is the end of a connection that had died in the pool: nothing comes, and that at once."""
-        if self._reused_s is None or self._is_closed or not isinstance(exc, ClientConnectionError):
+        connection = self._connection
+        if self._reused_s is None or connection is None or not isinstance(exc, ClientConnectionError):
+            return False
+        if self._is_closed or wire_of(connection).has_heard:
             return False
         return asyncio.get_running_loop().time() - self._reused_s < STALE_WITHIN_S
 
     def _no_connection(self) -> NoReturn:
-        """Connecting has ended with neither a connection nor an error of the network: it crashed."""
+        """Connecting has ended with neither a connection nor an error of the network: the shutdown, or a crash."""
         assert self._connecting is not None
         if self._connecting.cancelled():  # by the shutdown, not by who asked
             raise ClientConnectionError("closed by us")
-        self._connecting.result()
-        raise AssertionError("connecting came to nothing")
+        raise ClientConnectionError("connecting crashed") from self._connecting.exception()  # logged where it did
 
     def close(self) -> None:
         """Drop the connection at once, whatever is under way, an answer included that was handed out."""

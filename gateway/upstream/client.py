@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from aiohttp import ClientRequest, ClientTimeout, ConnectionTimeoutError
+from aiohttp import ClientRequest
 from yarl import URL
 
 from gateway import __version__
@@ -20,7 +20,7 @@ from gateway.aio import Tasks
 from gateway.core.call import UpstreamRequest
 from gateway.upstream.answer import Lingering
 from gateway.upstream.asking import Asking
-from gateway.upstream.connection import Connector, wire_of
+from gateway.upstream.connection import Connector, Wire
 from gateway.upstream.dns import Lookup, Resolver, system_lookup
 from gateway.upstream.faults import LIBRARY_ERRORS
 
@@ -77,7 +77,7 @@ class AiohttpUpstream:
         self._tasks = tasks
         self._lingering = Lingering(limits.linger_s)
         self._resolver = Resolver(lookup, deadline_s=limits.dns_s)
-        self._timeout = ClientTimeout(total=None, connect=limits.connect_s)
+        self._connect_s = limits.connect_s
         self._connector = Connector(
             _parsing(limits),
             limit=0,
@@ -101,11 +101,12 @@ class AiohttpUpstream:
         target = self._target(request.url)
         forget_idle = partial(self._connector.forget_idle, target.request)
         asking = Asking(_head(target, request), request.body, on_sent, forget_idle, self._lingering)
-        connection = self._connector.take(target.request)
+        connection = None if request.fresh else self._connector.take(target.request)
         if connection is not None:
             asking.send(connection)
         else:
-            asking.connects_by(self._tasks.spawn(self._connect(target, asking), name="upstream.connect"))
+            connecting = self._connect(target, asking, usable=Wire.is_new if request.fresh else Wire.is_fit)
+            asking.connects_by(self._tasks.spawn(connecting, name="upstream.connect"))
         return asking
 
     async def close(self) -> None:
@@ -114,15 +115,9 @@ class AiohttpUpstream:
         await self._connector.close()
         await self._resolver.close()
 
-    async def _connect(self, target: _Target, asking: Asking) -> None:
+    async def _connect(self, target: _Target, asking: Asking, usable: Callable[[Wire], bool]) -> None:
         try:
-            connection = await self._connector.connect(target.request, [], self._timeout)
-            wire = wire_of(connection)
-            if not wire.is_connected():
-                connection.close()
-                raise wire.doubt()
-        except TimeoutError:
-            asking.fail(ConnectionTimeoutError(f"no connection to {target.request.url.host}"))
+            connection = await self._connector.dial(target.request, usable, self._connect_s)
         except LIBRARY_ERRORS as exc:
             asking.fail(exc)
         else:

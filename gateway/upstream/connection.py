@@ -2,7 +2,8 @@
 
 The stock client waits for its write buffer before it closes a socket, takes a reset for the proper end of a body that
 has no length, and hands out pooled connections on which bytes came that nobody asked for. The classes here change
-just that; they lean on a few private names of aiohttp 3.14, and the tests hold each of them down.
+that, and send our requests without its client session. They lean on a few private names of aiohttp 3.14, and the tests
+hold each of them down.
 """
 
 from __future__ import annotations
@@ -14,9 +15,17 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, cast
 
-from aiohttp import ClientPayloadError, ClientRequest, ServerDisconnectedError, TCPConnector
+from aiohttp import (
+    ClientPayloadError,
+    ClientRequest,
+    ClientTimeout,
+    ConnectionTimeoutError,
+    ServerDisconnectedError,
+    TCPConnector,
+)
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
@@ -33,14 +42,21 @@ MAX_INTERIM = 8  # 1xx heads before an answer; servers send one or two, and nobo
 LISTEN_TURNS = 2  # a loop asks its sockets after it has run what was ready, and runs what they bring in the next turn
 RESTED_S = 1.0  # node and uvicorn drop idle connections after 5 s, others later; under load none rests so long
 
+_NO_TIMEOUT = ClientTimeout(total=None)
+_dials: ContextVar[bool] = ContextVar("dials", default=False)  # of a task that connects: whether it has got its slot
 _NO_OPTIONS: Mapping[str, Any] = {}
 _NOTHING = memoryview(b"")
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST and forgets what was not sent
 
 
+class NoSlot(ConnectionTimeoutError):
+    """All connections that our limit allows were in use all the time."""
+
+
 class Wire(ResponseHandler):
     """One connection to a provider."""
 
+    has_heard = False  # whether a byte has come since the request under way was sent
     _interim = 0
     _unsent = _NOTHING  # of the request under way
     _on_sent: Callable[[], None]  # while there is anything unsent
@@ -62,6 +78,7 @@ class Wire(ResponseHandler):
         """
         transport = self.transport
         assert transport is not None
+        self.has_heard = False
         self.set_response_params(read_until_eof=True, auto_decompress=False, **self._parsing)
         if len(body) <= SLICE_BYTES:
             transport.write(head + body)
@@ -70,6 +87,10 @@ class Wire(ResponseHandler):
         self._unsent, self._on_sent = memoryview(body), on_sent
         transport.write(head)
         self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self.has_heard = True
+        super().data_received(data)
 
     async def answer(self) -> tuple[RawResponseMessage, StreamReader]:
         """The head of the answer, and its body to come; heads with 1xx are skipped. Resumable.
@@ -133,7 +154,7 @@ class Wire(ResponseHandler):
         self.abort()
 
     def is_connected(self) -> bool:
-        """Whether the connection may serve a request: open, and no byte came since the last answer ended."""
+        """Whether it is open, and no byte has come since the last answer ended, as far as the loop has read."""
         return super().is_connected() and not (self._buffer or self._tail or self._exception is not None)
 
     def rest(self) -> None:
@@ -155,7 +176,7 @@ class Wire(ResponseHandler):
             self.transport.abort()
 
     def is_fit(self) -> bool:
-        """Whether the connection may serve a request; one that has rested is asked for what the kernel got meanwhile.
+        """Whether the connection may serve a request: as `is_connected`, but a rested one as far as the kernel has got.
 
         A provider drops idle connections when it likes, and a request that meets its FIN is lost.
         """
@@ -168,6 +189,10 @@ class Wire(ResponseHandler):
     def was_used(self) -> bool:
         """Whether it has carried a request before the one under way."""
         return self._rested_s is not None
+
+    def is_new(self) -> bool:
+        """Whether it has carried no request yet and may carry one."""
+        return not self.was_used and self.is_connected()
 
     def doubt(self) -> Exception:
         """Why a connection that is not fit is not."""
@@ -217,6 +242,32 @@ class Connector(TCPConnector):
             if connection is None or wire_of(connection).is_fit():
                 return connection
             connection.close()
+
+    async def dial(self, request: ClientRequest, usable: Callable[[Wire], bool], within_s: float) -> Connection:
+        """A connection for *request* that is *usable*: a new one, or where one had to be waited for also a used one.
+
+        Raises:
+            ClientConnectionError: There is none to be had.
+            HttpProcessingError: A new one began to speak by itself.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                while True:
+                    connection = await self.connect(request, [], _NO_TIMEOUT)
+                    wire = wire_of(connection)
+                    if usable(wire):
+                        return connection
+                    doubt = None if wire.was_used else wire.doubt()
+                    connection.close()
+                    if doubt is not None:
+                        raise doubt
+        except TimeoutError as exc:
+            error = ConnectionTimeoutError if _dials.get() else NoSlot
+            raise error(f"no connection to {request.url.host}") from exc
+
+    async def _create_connection(self, *args: Any) -> ResponseHandler:
+        _dials.set(True)
+        return await super()._create_connection(*args)
 
     def forget_idle(self, request: ClientRequest) -> None:
         """Drop the pool's connections for requests like *request*: one of them was dead, and they are of an age."""

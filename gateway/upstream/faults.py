@@ -15,7 +15,8 @@ from aiohttp import (
 )
 from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, TransferEncodingError
 
-from gateway.core.errors import STALE, Failure, FailureClass
+from gateway.core.errors import NO_SLOT, OVERLOADED, STALE, Failure, FailureClass
+from gateway.upstream.connection import NoSlot
 
 LibraryError = ClientConnectionError | HttpProcessingError | ClientPayloadError
 LIBRARY_ERRORS = (ClientConnectionError, HttpProcessingError, ClientPayloadError)
@@ -35,6 +36,8 @@ def failure_of(exc: LibraryError) -> Failure:
     """
     failure_class: FailureClass = "upstream_error"
     reason = _reason(exc)
+    if reason == NO_SLOT:  # ours, and waiting for it once more would double the client's wait
+        return Failure(failure_class, reason, OVERLOADED, retryable=False, counts=False, detail=_detail(exc))
     if reason == "connect_timeout":
         failure_class = "upstream_timeout"
     return Failure(failure_class, reason, detail=_detail(exc))
@@ -52,6 +55,8 @@ def encoding_failure(reason: str, detail: str) -> Failure:
 
 def _reason(exc: Exception) -> str:
     match exc:
+        case NoSlot():
+            return NO_SLOT
         case ConnectionTimeoutError():
             return "connect_timeout"
         case ClientConnectorDNSError():

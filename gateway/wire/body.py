@@ -67,7 +67,8 @@ def parse_object(body: bytes, limits: BodyLimits) -> dict[str, msgspec.Raw]:
 
     Raises:
         BadBody: The body is not one JSON object in UTF-8 within *limits*, or has a key twice in one object at any
-            depth (`"mod\\u0065l"` is `"model"`), or a number that no 64-bit integer or double can hold.
+            depth (`"mod\\u0065l"` is `"model"`), an integer that 64 bits cannot hold, or a float whose exponent or
+            integer part is beyond a double's.
     """
     _check_encoding(body)
     if structural(body, limits.max_structural) > limits.max_structural:

@@ -9,3 +9,6 @@ import msgspec
 # that 600 KB of them held the loop for over a second.
 decode_values = msgspec.json.Decoder(float_hook=msgspec.Raw).decode
 """The payload as dicts, lists, strings, integers, booleans, None and `Raw`. Raises DecodeError or RecursionError."""
+
+decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The members of an object, their values untouched and unchecked. Raises DecodeError."""

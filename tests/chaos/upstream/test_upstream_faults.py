@@ -145,6 +145,7 @@ async def test_body_breaks_off(
         first = await got.read()
 
     for _ in range(2):
+        assert not got.ended
         with pytest.raises(UpstreamFailed) as caught:
             await got.read()
 

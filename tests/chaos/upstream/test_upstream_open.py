@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from gateway import __version__
+from gateway.core.call import UpstreamRequest
 from gateway.core.errors import UpstreamFailed
 from gateway.upstream.client import AiohttpUpstream
 from gateway.upstream.connection import SLICE_BYTES
@@ -106,7 +107,7 @@ async def test_redirect_is_not_followed(upstream: AiohttpUpstream, peer: RawPeer
         assert not elsewhere.has_caller()
 
 
-async def test_connecting_has_one_deadline(peer: RawPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connecting_has_one_deadline() -> None:
     """However many addresses a name has, connecting takes no longer than `connect_s` in all."""
     full = socket.create_server(("127.0.0.1", 0), backlog=0)
     fillers = [socket.socket() for _ in range(4)]
@@ -191,6 +192,21 @@ async def test_connection_closed_on_reuse(upstream: AiohttpUpstream, peer: RawPe
     assert (failure.reason, failure.retryable, failure.counts) == ("stale", True, False)
 
 
+@pytest.mark.parametrize("said", [b"HTTP/1.1 200", b"HTTP/1.1 102 Processing\r\n\r\n"])
+async def test_a_connection_that_has_spoken_was_not_dead(upstream: AiohttpUpstream, peer: RawPeer, said: bytes) -> None:
+    """A provider that begins to answer and closes has had the request: that is a failure of its own."""
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
+    await conn.request()
+
+    await conn.send(said)
+    conn.fin()
+
+    with pytest.raises(UpstreamFailed) as caught:
+        await task
+    assert (caught.value.failure.reason, caught.value.failure.counts) == ("reset", True)
+
+
 async def test_one_dead_connection_empties_the_pool(upstream: AiohttpUpstream, peer: RawPeer) -> None:
     """What killed one resting connection has killed those of its age: the next request makes a new one."""
     asking = [upstream.ask(request(peer.url), lambda: None) for _ in range(3)]
@@ -213,6 +229,20 @@ async def test_one_dead_connection_empties_the_pool(upstream: AiohttpUpstream, p
     await fresh.send(answer(b"ok"))
 
     assert await (await task).read() == b"ok"
+
+
+async def test_a_fresh_connection(upstream: AiohttpUpstream, peer: RawPeer) -> None:
+    """A request that is to have a connection of its own gets none from the pool, however fit."""
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
+    fresh = UpstreamRequest(peer.url, (), b"{}", fresh=True)
+
+    task = asyncio.create_task(dial(upstream, fresh))
+    other = await peer.accept()
+    await other.request()
+    await other.send(answer(b"b"))
+
+    assert await (await task).read() == b"b"
+    assert other is not conn
 
 
 async def test_a_provider_that_dies_at_work_is_ill(
@@ -273,7 +303,8 @@ async def test_connection_limit(peer: RawPeer) -> None:
 
     task.cancel()
     await upstream.close()
-    assert caught.value.failure.reason == "connect_timeout"
+    failure = caught.value.failure
+    assert (failure.reason, failure.counts, failure.retryable) == ("no_slot", False, False)
 
 
 async def test_connection_limit_is_each_providers_own(peer: RawPeer) -> None:

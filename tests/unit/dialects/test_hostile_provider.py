@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -206,3 +207,25 @@ def test_no_credential_in_the_log(text: str) -> None:
 def test_other_keys_are_not_logged_either(key: str) -> None:
     """What looks like a key is taken for one, also when it is nobody's we know."""
     assert key not in redact(f"got {key}.", [])
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [
+        {"index": 0.0, "delta": {}, "finish_reason": "tool_calls"},
+        {"index": [], "delta": None, "finish_reason": "tool_calls"},
+        {"index": 0, "delta": {"tool_calls": [{"index": 0.0, "id": "c", "function": None}]}, "finish_reason": "stop"},
+        {"index": 0, "delta": {"tool_calls": [{"index": [], "function": {"name": "f"}}, 5]}, "finish_reason": "stop"},
+        {"index": 0, "delta": {"tool_calls": {}}, "finish_reason": "stop"},
+    ],
+)
+@pytest.mark.parametrize("other", [{"index": 1, "delta": {"content": "x"}}, {"index": 1}, {"index": 1.0}, 5])
+@pytest.mark.parametrize("n", [1, 2])
+def test_odd_tool_calls(finish: dict[str, Any], other: object, n: int) -> None:
+    """A call without arguments is mended in whatever company and spelling it comes."""
+    opening = {"index": 0, "delta": {"role": "assistant", "tool_calls": [{"index": 0, "id": "c", "function": None}]}}
+
+    for first in (opening, {"index": 0, "delta": {"role": "assistant"}}):
+        heard = hear(openai(n=n), [data({"choices": [first]}), data({"choices": [finish, other]}), data("[DONE]")])
+
+        assert heard.end in ("finished", "interrupted", "refused")

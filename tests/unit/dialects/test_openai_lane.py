@@ -346,6 +346,28 @@ def test_a_choice_goes_on_with_events_like_before(first: int) -> None:
     assert shape(heard)[-3:] == ["1:FIN(stop)", "ERRF(6, upstream_truncated)", "[DONE]"]
 
 
+def arguments(items: list[Any]) -> str:
+    """The arguments of all tool calls in *items*, as a client puts them together."""
+    chunks = [item for item in items if isinstance(item, dict)]
+    deltas = [choice["delta"] for item in chunks for choice in item.get("choices", ())]
+    calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
+    return "".join(call["function"].get("arguments", "") for call in calls)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_tr_25_arguments_behind_a_finish(n: int) -> None:
+    """`{}` is put for arguments that never came, not for those that come behind a finish that was none."""
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
+    opening = choice_chunk(0, {"role": "assistant", "tool_calls": [call]}, "tool_calls")
+    pieces = [
+        choice_chunk(0, {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}, "tool_calls")
+        for piece in ('{"a":', "1}")
+    ]
+
+    assert arguments(hear_openai(opening, *pieces, DONE, n=n).items) == '{"a":1}'
+    assert arguments(hear_openai(opening, DONE, n=n).items) == "{}"
+
+
 def test_a_usage_for_each_choice() -> None:
     """A provider that counts each choice by itself is heard to the end."""
     said = [

@@ -56,7 +56,9 @@ def test_a_dead_connection_costs_no_retry() -> None:
     """An attempt that did not even reach its provider is made up for at once, without the route's retry budget."""
     stale = Failure("upstream_error", STALE, counts=False)
 
-    assert decide([A], [tried(A, stale)], may_retry=lambda route: False) == Try(A, 0.0)
+    assert decide([A, B], [tried(A, stale)], may_retry=lambda route: False) == Try(A, 0.0)
+    assert decide([A, B], [tried(A, stale), tried(A, stale)]) == Try(B, 0.0)
+    assert decide([A, B], [tried(A, stale)], allow=lambda route: route is B) == Try(B, 0.0)
     assert decide([A], [tried(A, BUSY)], may_retry=lambda route: False) is None
 
 
