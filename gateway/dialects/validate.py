@@ -17,6 +17,10 @@ T = TypeVar("T")
 LIMITS = BodyLimits()
 MAX_METADATA = 16  # members: OpenAI's API reference, `metadata`
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
+_JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_MISSING = re.compile(r"required field `([^`]+)`")
+_QUOTED = re.compile(r"`[^`]*`")
+_TYPE = re.compile(rf"\b(?:{'|'.join(_JSON_TYPES)})\b")
 
 
 def read_members(body: bytes) -> dict[str, msgspec.Raw]:
@@ -25,6 +29,10 @@ def read_members(body: bytes) -> dict[str, msgspec.Raw]:
         return parse_object(body, LIMITS)
     except BadBody as exc:
         raise GatewayError(INVALID_REQUEST, exc.message, param=exc.param) from exc
+
+
+def _in_json(found: re.Match[str]) -> str:
+    return _JSON_TYPES[found[0]]
 
 
 def read_facts(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -55,11 +63,14 @@ def _param(text: str) -> str | None:
     place = _PLACE.search(text)
     if place is not None:
         return place.group(1) or None
-    missing = re.search(r"required field `([^`]+)`", text)
+    missing = _MISSING.search(text)
     return missing.group(1) if missing else None
 
 
 def _sentence(text: str) -> str:
-    param = _param(text)
-    what = _PLACE.sub("", text).rstrip(".")
+    param, place, missing = _param(text), _PLACE.search(text), _MISSING.search(text)
+    if missing is not None:
+        inside = f"{place[1]}." if place is not None else ""
+        return f"{inside}{missing[1]}: This field is required."
+    what = _QUOTED.sub(lambda quoted: _TYPE.sub(_in_json, quoted[0]), _PLACE.sub("", text).rstrip("."))
     return f"{param}: {what}." if param and f"`{param}`" not in what else f"{what}."

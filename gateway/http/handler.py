@@ -38,6 +38,9 @@ _AGENT, _X_AGENT = istr("anoman-agent-id"), istr("x-agent-id")
 _STRIP = istr("x-anoman-strip-extension")
 
 
+BASE_URLS = "SDKs: a base_url ends in /v1 for OpenAI's, in /anthropic for Anthropic's."  # what most of them got wrong
+
+
 @dataclass(slots=True)
 class Site:
     """What the handler serves. Replaced as a whole by a reload, so a request sees one state from start to end.
@@ -121,7 +124,7 @@ class GatewayHandler:
     def _endpoint(self, path: str, method: str) -> Endpoint:
         endpoint = find(path)
         if endpoint is None:
-            raise GatewayError(NOT_FOUND, f"No such route. Supported: {SUPPORTED}.")
+            raise GatewayError(NOT_FOUND, f"No such route. Supported: {SUPPORTED}. {BASE_URLS}")
         if method not in endpoint.methods:
             raise GatewayError(METHOD_NOT_ALLOWED, f"This route takes {' and '.join(endpoint.methods)}.")
         return endpoint

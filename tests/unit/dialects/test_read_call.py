@@ -243,3 +243,20 @@ def test_mutated_bodies(dialect: DialectName, seed: int) -> None:
     assert {error.kind.status for error in refused} == {400}
     assert not any("\n" in error.message for error in refused)
     assert min(reads, len(refused)) > examples(1000) / 20  # both sides of the door are tried
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":"yes"}',
+         "stream: Expected `boolean | null`, got `string`."),
+        (b'{"model":"m"}', "messages: This field is required."),
+        (b'{"model":"m","messages":[{"role":"user","content":"x"}],"n":0}', "n: Expected `integer` >= 1."),
+    ],
+)
+def test_refusals_speak_json(body: bytes, message: str) -> None:
+    """A refusal begins with the member and has JSON's words for types."""
+    with pytest.raises(GatewayError) as caught:
+        DIALECTS["openai_chat"].read_call(body, CallOptions(), ())
+
+    assert caught.value.message == message
