@@ -180,11 +180,13 @@ class ScriptedUpstream:
     def __init__(self, *plays: Play) -> None:
         self._plays = deque(plays)
         self.asked: list[ScriptedAsking] = []
+        self.fresh: list[bool] = []  # which of them were to have a connection of their own
 
     def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> ScriptedAsking:
         assert self._plays, "asked more often than the script has it"
         asking = ScriptedAsking(self._plays.popleft(), request.url, on_sent)
         self.asked.append(asking)
+        self.fresh.append(request.fresh)
         return asking
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.core.errors import SHUTDOWN, Failure
+from gateway.core.errors import SHUTDOWN, STALE, Failure
 from gateway.pipeline.services import Deadlines
 from gateway.policy.breaker import BreakerRules
 from tests.support.notation import T
@@ -142,3 +142,16 @@ async def test_the_deadline_is_no_shutdown() -> None:
     await scene.end()
 
     assert (scene.failures, scene.breaker("a").state(virtual_loop().time())) == ([("a", "non_stream")], "open")
+
+
+@STREAM_AND_JSON
+async def test_a_dead_connection_says_nothing_of_its_provider(stream: bool) -> None:
+    """The same route is asked again at once, over a new connection; its breaker has not heard of it."""
+    stale = Failure("upstream_error", STALE, counts=False)
+    scene = Scene(fail(stale), GOOD if stream else WHOLE, routes=("a", "b"), stream=stream, breaker=FRAGILE)
+
+    outcome = await scene.end()
+
+    assert (outcome, scene.asked) == ("completed", [(0.0, "a"), (0.0, "a")])
+    assert scene.upstream.fresh == [False, True]
+    assert scene.breaker("a").state(virtual_loop().time()) == "closed"
