@@ -15,7 +15,7 @@ import pytest_asyncio
 from tests.chaos.scenes import OPENAI, SIDES, Book, Side, ends_well, interruption, refusal, serving, until
 from tests.support.acts import Answer, fin, pause_ms, reset, status
 from tests.support.client import Reply
-from tests.support.config import Config, standard
+from tests.support.config import Config, anthropic_provider, model, openai_provider, standard
 from tests.support.frames import text_of
 from tests.support.gateway import Gateway
 from tests.support.notation import HANG, json_answer
@@ -43,8 +43,26 @@ class Place:
 
 
 def config(provider: FakeProvider, **upstream: float) -> Config:
+    """
+    The standard one, with the second route of the fallback models at a host of its own, "NAME-2".
+
+    Nor do connections outlast a test: a fault on a pooled one may be the connection's own, and is made up for first.
+    """
     times = {"first_token_s": 2, "commit_after_s": COMMIT_S, "non_stream_s": 2}
-    return standard(provider.base_url, stream=times, upstream={"connect_s": CONNECT_S, **upstream})
+    elsewhere = provider.base_url.replace("127.0.0.1", "localhost")
+    return standard(
+        provider.base_url,
+        stream=times,
+        upstream={"connect_s": CONNECT_S, "pool_idle_s": 0.01, **upstream},
+        providers={
+            "fake-openai-2": openai_provider(elsewhere),
+            "fake-anthropic-2": anthropic_provider(elsewhere),
+        },
+        models={
+            "fallback": model("fake-openai/first", "fake-openai-2/second"),
+            "claude-fallback": model("fake-anthropic/first-claude", "fake-anthropic-2/second-claude"),
+        },
+    )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -107,7 +125,7 @@ async def test_fallback(place: Place, book: Book, fault: str, is_stream: bool, s
     assert whole(side, reply, is_stream=is_stream)
     assert models(seen) == [side.first, side.second]
     assert (row["outcome"], row["provider_model"]) == ("completed", side.second)
-    assert row["attempts"] == [f"{name}/{side.first}:failed", f"{name}/{side.second}:ok"]
+    assert row["attempts"] == [f"{name}/{side.first}:failed", f"{name}-2/{side.second}:ok"]
     assert row["failure_class"] is None
 
 
