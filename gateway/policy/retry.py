@@ -51,8 +51,8 @@ def next_try(
     The next attempt of an exchange whose *attempts* have all failed, or None when it is to fail.
 
     Every candidate is asked once, in order, and again at once where only a connection was dead; then each at most once
-    more, the shortest wait first. Nothing is tried
-    after a failure that is the caller's fault, nor once the gateway is leaving.
+    more, the shortest wait first. Nothing is tried after a failure that is the caller's fault, nor once the gateway is
+    leaving.
 
     Args:
         now_s: Monotonic seconds, as are `deadline_s` and the stamps of *attempts*.

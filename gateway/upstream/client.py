@@ -165,5 +165,3 @@ def _parsing(limits: UpstreamLimits) -> Mapping[str, int]:
         "max_field_size": limits.max_header_bytes,
         "max_headers": limits.max_headers,
     }
-
-
