@@ -28,6 +28,7 @@ from gateway.http.intake import check_request, read_body, route_path
 from gateway.http.models import models_body
 from gateway.http.protocol import REQUEST_ID
 from gateway.http.sinks import StreamSink
+from gateway.http.turnstile import Turnstile
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Services
 from gateway.wire.headers import FORWARDED, MAX_ID_CHARS, clean_text, is_true
@@ -89,6 +90,7 @@ class GatewayHandler:
         self._idle = asyncio.Event()
         self._idle.set()
         self._uploads: set[asyncio.Task[object]] = set()
+        self._turnstile = Turnstile()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         request_id = self._hooks.new_request_id()
@@ -96,6 +98,7 @@ class GatewayHandler:
         self.active += 1
         self._idle.clear()
         try:
+            await self._turnstile.enter()
             secret = check_request(request)
             endpoint = self._endpoint(path, request.method)
             if endpoint.dialect is not None:
