@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -119,10 +119,10 @@ class Sink(Protocol):
     def blocked(self) -> bool:
         """Whether the client reads slower than we write."""
 
-    async def open(self, headers: tuple[tuple[str, str], ...]) -> None:
+    def open(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Commit the 200 with *headers*."""
 
-    def write(self, data: bytes) -> Awaitable[None]:
+    def write(self, data: bytes) -> None:
         """Hand over whole frames in one piece, without waiting for a slow client.
 
         Raises:
@@ -130,10 +130,10 @@ class Sink(Protocol):
         """
 
     async def drain(self) -> None:
-        """Wait until the client has caught up."""
+        """Wait until the client has caught up. Raises ConnectionError when it is gone."""
 
-    async def close(self, data: bytes) -> None:
-        """Hand over the last frames and end the body properly, in one piece; waits until the client has caught up."""
+    def close(self, data: bytes) -> None:
+        """Hand over the last frames and end the body properly, in one piece, as `write` does."""
 
     def abort(self) -> None:
         """Drop the connection so that the client cannot take the body for a whole one."""

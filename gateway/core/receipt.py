@@ -253,7 +253,7 @@ def _routing_mode(stream: bool, outcome: Outcome) -> str:
 def _ms(start_s: float | None, end_s: float | None) -> float | None:
     if start_s is None or end_s is None:
         return None
-    return round(max(0.0, end_s - start_s) * 1000, 3)
+    return _rounded_ms(end_s - start_s)
 
 
 def _overhead_ms(exchange: Exchange, now_s: float) -> float:
@@ -262,4 +262,9 @@ def _overhead_ms(exchange: Exchange, now_s: float) -> float:
     after = 0.0
     if exchange.answered_s is not None:
         after = (exchange.committed_s or now_s) - exchange.answered_s
-    return round(max(0.0, before + after) * 1000, 3)
+    return _rounded_ms(before + after)
+
+
+def _rounded_ms(span_s: float) -> float:
+    """Milliseconds with three decimals; `round` would cost three times as much."""
+    return int(max(0.0, span_s) * 1_000_000 + 0.5) / 1000

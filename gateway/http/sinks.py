@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import cast
 
 from aiohttp import web
@@ -11,45 +11,73 @@ from aiohttp.http import HttpVersion11
 from aiohttp_sse import EventSourceResponse
 
 from gateway.http.answer_headers import Headers
+from gateway.http.heads import head, may_stay
 from gateway.http.protocol import GatewayProtocol
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 
 
+def _fixed_lines() -> str:
+    """What every event stream says of itself, in the words of the library, but for the connection's future."""
+    headers = EventSourceResponse().headers
+    headers["Content-Type"] = CONTENT_TYPE
+    del headers["Connection"]
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+
+
+_FIXED = _fixed_lines()
+_CHUNKED = f"{_FIXED}Transfer-Encoding: chunked\r\n"
+
+
 class FrameResponse(EventSourceResponse):
     """
-    An event stream that sends bytes as given; the head leaves together with the first of them.
+    An event stream, as far as the framework has to know of it; its bytes leave through a `StreamSink`.
 
-    The base's ping is left out: it runs in a task of its own and could land inside a frame. Its deadline for
-    unacknowledged data is the connection's here, set once (`GatewayProtocol.connection_made`).
+    What the base does more is left out: its ping runs in a task of its own and could land inside a frame, its deadline
+    for unacknowledged data is the connection's here, set once (`GatewayProtocol.connection_made`), and its head would
+    be a packet of its own, built anew for every stream.
     """
 
-    _send_headers_immediately = False  # a second packet, and a second system call, for every stream
+    def __init__(self, sink: StreamSink, *, stays: bool) -> None:
+        # The base class is deliberately not initialised, as in `JsonAnswer`.
+        self._sink = sink
+        self._stays = stays
 
-    def __init__(self, headers: Headers) -> None:
-        super().__init__(allow_all_methods=True, send_timeout=None)
-        self.headers["Content-Type"] = CONTENT_TYPE
-        for name, value in headers:
-            self.headers[name] = value
+    @property
+    def prepared(self) -> bool:
+        """Whether the head is settled."""
+        return True
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection serves another request."""
+        return self._stays
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        if self.prepared:
-            return self._payload_writer
-        if request.version < HttpVersion11 or not request.keep_alive:
-            # Below 1.1 there are no chunks: the end of the stream is the connection's, whatever the client wished.
-            self.force_close()
-            self.headers["Connection"] = "close"  # the base promises the contrary
-        return await web.StreamResponse.prepare(self, request)
+        return request._payload_writer
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """All has been written. Raises ConnectionResetError when it has not: the stream was given up."""
+        if not self._sink.ended:
+            self._sink.abort()
+            raise ConnectionResetError("the stream was given up")
 
 
 class StreamSink:
-    """Implements the pipeline's `Sink` on an aiohttp request."""
+    """Implements the pipeline's `Sink` on an aiohttp request.
+
+    Attributes:
+        response: What the handler answers with; None until the 200 is committed.
+        ended: Whether the end of the body has been written.
+    """
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
         self._protocol = cast(GatewayProtocol, request.protocol)  # the server makes no others
-        self._writer: AbstractStreamWriter | None = None
+        self._head = b""  # until it has left
+        self._chunked = False
         self.response: FrameResponse | None = None
+        self.ended = False
 
     def on_leave(self, leave: Callable[[], None]) -> None:
         """Have *leave* called in the very moment in which the client is seen to be gone; the newest one counts."""
@@ -58,33 +86,44 @@ class StreamSink:
     @property
     def committed(self) -> bool:
         """Whether the 200 is settled: it leaves with the next bytes."""
-        return self._writer is not None
+        return self.response is not None
 
     @property
     def blocked(self) -> bool:
         """Whether the client reads slower than we write."""
         return self._protocol.writing_paused
 
-    async def open(self, headers: Headers) -> None:
+    def open(self, headers: Headers) -> None:
         """Commit the 200. The head leaves together with the first bytes of the body."""
-        self.response = FrameResponse(headers)
-        self._writer = await self.response.prepare(self._request)
+        # Below 1.1 there are no chunks: the end of the stream is the connection's, whatever the client wished.
+        self._chunked = self._request.version >= HttpVersion11
+        stays = self._chunked and may_stay(self._request)
+        self._head = head(200, _CHUNKED if self._chunked else _FIXED, headers, stays=stays)
+        self.response = FrameResponse(self, stays=stays)
 
-    def write(self, data: bytes) -> Awaitable[None]:
-        """Hand over whole frames in one piece, without waiting for a slow client."""
-        assert self._writer is not None
-        # Once per frame, so the framework's coroutine is handed on instead of being awaited in one of ours.
-        return self._writer.write(data, drain=False)  # type: ignore[call-arg]  # the base class does not name it
+    def write(self, data: bytes) -> None:
+        """Hand over whole frames in one piece, without waiting for a slow client. Raises ConnectionResetError."""
+        if data:  # an empty chunk would be the end
+            self._send(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     async def drain(self) -> None:
         """Wait until the client has caught up."""
-        assert self._writer is not None
-        await self._writer.drain()
+        await self._protocol._drain_helper()
 
-    async def close(self, data: bytes) -> None:
-        """Hand over the last frames and end the body properly, in one piece; waits until the client has caught up."""
-        assert self.response is not None
-        await self.response.write_eof(data)
+    def close(self, data: bytes) -> None:
+        """Hand over the last frames and end the body properly, in one piece. Raises ConnectionResetError."""
+        chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        self._send(chunk + b"0\r\n\r\n" if self._chunked else data)
+        self.ended = True
+
+    def _send(self, data: bytes) -> None:
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        if self._head:
+            data, self._head = self._head + data, b""
+            self._request.writer.output_size += len(data)  # what tells the server that an answer has begun
+        transport.write(data)
 
     def abort(self) -> None:
         """Drop the connection, so that the client cannot take the body for a whole one."""

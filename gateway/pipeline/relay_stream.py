@@ -77,7 +77,7 @@ class StreamRelay:
         if flow.lane.talking:
             exchange.first_token_s = exchange.answered_s
         if not self._sink.committed:
-            await watch.commit()
+            watch.commit()
         return flow
 
     async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> _Flow:
@@ -135,7 +135,7 @@ class StreamRelay:
                     self._exchange.first_token_s = now_s
             if out:
                 watch.written_s = now_s
-                await sink.write(out)
+                sink.write(out)
                 if sink.blocked:
                     data = out = b""  # a stuck client is not to hold them too: the socket's buffer has its copy
                     await watch.drain()
@@ -178,11 +178,15 @@ class StreamRelay:
 
     async def _last_words(self, data: bytes, patience_s: float) -> None:
         """The final frames and a proper end; a client that does not take them gets no clean end either."""
+        sink = self._sink
+        sink.close(data)
+        if not sink.blocked:
+            return
         try:
             async with asyncio.timeout(patience_s):
-                await self._sink.close(data)
+                await sink.drain()
         except TimeoutError:
-            self._sink.abort()
+            sink.abort()
 
     def _journey(self) -> Journey:
         exchange, services = self._exchange, self._services

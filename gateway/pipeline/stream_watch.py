@@ -50,7 +50,7 @@ class StreamWatch(Watch):
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
         return await self.until(step)
 
-    async def tick(self) -> None:
+    def tick(self) -> None:
         """Do what is due. Raises UpstreamFailed, ClientStalled or UsageOverdue."""
         now_s, times = self.now_s(), self._times
         if self._blocked_s is not None:
@@ -66,10 +66,10 @@ class StreamWatch(Watch):
         elif now_s >= self.deadline_s:
             raise UpstreamFailed(self.expired)
         elif not self.sink.committed and now_s >= self._commit_s:
-            await self.commit()
-            await self._beat()
+            self.commit()
+            self._beat()
         if self.sink.committed and now_s - self.written_s >= times.heartbeat_s:
-            await self._beat()
+            self._beat()
 
     def next_wake_s(self) -> float:
         """The nearest of the deadlines that count in this phase."""
@@ -99,22 +99,21 @@ class StreamWatch(Watch):
         self._progress_s = now_s
         self._complete_s = (self._complete_s or now_s) if lane.complete else None
 
-    async def commit(self) -> None:
+    def commit(self) -> None:
         """Send the 200. From here on every failure is a frame."""
         exchange = self._exchange
         exchange.status = 200
-        await self.sink.open(self.services.headers(exchange, None))
+        self.sink.open(self.services.headers(exchange, None))
         exchange.committed_s = self.written_s = self.now_s()
 
-    async def _beat(self) -> None:
-        """A heartbeat; never waits, since no deadline watches a tick."""
+    def _beat(self) -> None:
         self.written_s = self.now_s()
-        await self.sink.write(self._heartbeat)
+        self.sink.write(self._heartbeat)
 
     async def write(self, data: bytes) -> None:
         """Hand whole frames to the client and wait while it is behind."""
         self.written_s = self.now_s()
-        await self.sink.write(data)
+        self.sink.write(data)
         if self.sink.blocked:
             await self.drain()
 

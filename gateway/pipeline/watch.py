@@ -83,9 +83,7 @@ class Watch(ABC):
         while True:
             if self._interruption is not None:
                 raise UpstreamFailed(self._interruption)
-            await self.tick()
-            if self._interruption is not None:
-                continue  # it came while the tick wrote
+            self.tick()
             self.arm(self.next_wake_s())
             self._task, self._cancelling = task, cancelling
             try:
@@ -141,7 +139,7 @@ class Watch(ABC):
         """The result of *step*, one of those that make up the exchange. Raises UpstreamFailed as `until` does."""
 
     @abstractmethod
-    async def tick(self) -> None:
+    def tick(self) -> None:
         """Do what is due now. Raises UpstreamFailed when a deadline is over."""
 
     @abstractmethod
@@ -165,7 +163,7 @@ class JsonWatch(Watch):
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
         return await step()  # the relay has the whole exchange watched at once
 
-    async def tick(self) -> None:
+    def tick(self) -> None:
         if self.now_s() >= self.deadline_s:
             raise UpstreamFailed(self.expired)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from aiohttp import ClientRequest
+from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
 from gateway import __version__
@@ -99,9 +100,9 @@ class AiohttpUpstream:
             on_sent: Called when the whole request is on its way.
         """
         target = self._target(request.url)
-        forget_idle = partial(self._connector.forget_idle, target.request)
+        forget_idle = partial(self._connector.forget_idle, target.key)
         asking = Asking(_head(target, request), request.body, on_sent, forget_idle, self._lingering)
-        connection = None if request.fresh else self._connector.take(target.request)
+        connection = None if request.fresh else self._connector.take(target.key)
         if connection is not None:
             asking.send(connection)
         else:
@@ -130,17 +131,20 @@ class _Target:
 
     Attributes:
         request: What the library's pool wants to know; never sent.
+        key: Its place in the pool.
         lines: The first lines of a head.
     """
 
     request: ClientRequest
+    key: ConnectionKey
     lines: str
 
 
 def _target(url: str) -> _Target:
     request = ClientRequest("POST", URL(url, encoded=True), loop=asyncio.get_running_loop())
     own = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
-    return _Target(request, f"POST {request.url.raw_path_qs} HTTP/1.1\r\nHost: {request.headers['Host']}\r\n{own}")
+    lines = f"POST {request.url.raw_path_qs} HTTP/1.1\r\nHost: {request.headers['Host']}\r\n{own}"
+    return _Target(request, request.connection_key, lines)
 
 
 def _head(target: _Target, request: UpstreamRequest) -> bytes:

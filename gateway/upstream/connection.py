@@ -235,10 +235,10 @@ class Connector(TCPConnector):
         make_wire: Callable[..., ResponseHandler] = Wire
         self._factory = functools.partial(make_wire, self._loop, parsing)
 
-    def take(self, request: ClientRequest) -> Connection | None:
-        """A connection of the pool that may serve a request like *request*, at once."""
+    def take(self, key: ConnectionKey) -> Connection | None:
+        """A connection of the pool that may serve a request with *key*, at once."""
         while True:
-            connection = self._pooled(request.connection_key)
+            connection = self._pooled(key)
             if connection is None or wire_of(connection).is_fit():
                 return connection
             connection.close()
@@ -269,9 +269,9 @@ class Connector(TCPConnector):
         _dials.set(True)
         return await super()._create_connection(*args)
 
-    def forget_idle(self, request: ClientRequest) -> None:
-        """Drop the pool's connections for requests like *request*: one of them was dead, and they are of an age."""
-        for wire, _ in self._conns.pop(request.connection_key, ()):
+    def forget_idle(self, key: ConnectionKey) -> None:
+        """Drop the pool's connections for *key*: one of them was dead, and they are of an age."""
+        for wire, _ in self._conns.pop(key, ()):
             wire.close()
 
     def _pooled(self, key: ConnectionKey) -> Connection | None:

@@ -13,6 +13,7 @@ class ScriptedSink:
 
     Attributes:
         heard: What the client got, as (loop seconds, word); see `words`. `200`, `end` and `abort` are the connection's.
+            An `end` that stays in the buffers of a client that does not read is not heard.
         gone: The client has left, so that writing to it fails.
     """
 
@@ -21,6 +22,7 @@ class ScriptedSink:
         self.gone = False
         self.committed = False
         self._reads = True
+        self._is_closed = False
         self._leave: Callable[[], None] | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -45,13 +47,14 @@ class ScriptedSink:
     def read_on(self) -> None:
         self._reads = True
         self._flowing.set()
+        self._hear_end()
 
-    async def open(self, headers: tuple[tuple[str, str], ...]) -> None:
+    def open(self, headers: tuple[tuple[str, str], ...]) -> None:
         assert not self.committed, "two heads"
         self.committed = True
         self._hear("200")
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         if self.gone:
             raise ConnectionResetError
         for word in words(data):
@@ -64,13 +67,17 @@ class ScriptedSink:
         if self.gone:
             raise ConnectionResetError
 
-    async def close(self, data: bytes) -> None:
-        await self.write(data)
-        await self.drain()
-        self._hear("end")
+    def close(self, data: bytes) -> None:
+        self.write(data)
+        self._is_closed = True
+        self._hear_end()
 
     def abort(self) -> None:
         self._hear("abort")
+
+    def _hear_end(self) -> None:
+        if self._is_closed and not self.blocked:
+            self._hear("end")
 
     def _hear(self, word: str) -> None:
         self.heard.append((asyncio.get_running_loop().time(), word))

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from gateway.core.exchange import Answer
 from gateway.http.answers import JsonAnswer
-from gateway.http.sinks import FrameResponse
+from gateway.http.sinks import StreamSink
 from tests.support.door import Door, Handler, all_gone, open_door, polite, request
 
 WRITE_STALL_S = 0.2
@@ -144,11 +144,13 @@ async def test_close_does_not_wait_for_a_stuck_reader(how: str) -> None:
         while not request.transport.get_write_buffer_size():
             request.transport.write(b"x" * 4096)
         assert not request.protocol.writing_paused
-        response = FrameResponse(())
         if how == "close":
-            response.force_close()
-        await response.prepare(request)
-        return response
+            request.protocol.close()
+        sink = StreamSink(request)
+        sink.open(())
+        sink.close(b"")
+        assert sink.response is not None
+        return sink.response
 
     async with open_door(answer, write_stall_s=WRITE_STALL_S, keepalive_s=0.1) as door:
         async with stuck(door, request()):
@@ -163,10 +165,11 @@ async def test_stream_below_http_1_1_ends_the_connection() -> None:
     """A stream to a client that knows no chunks ends with its connection, even if the client asked to keep that."""
 
     async def stream(request: web.BaseRequest) -> web.StreamResponse:
-        response = FrameResponse(())
-        await response.prepare(request)
-        await response.write(b"data: [DONE]\n\n")
-        return response
+        sink = StreamSink(request)
+        sink.open(())
+        sink.close(b"data: [DONE]\n\n")
+        assert sink.response is not None
+        return sink.response
 
     async with open_door(stream, keepalive_s=60) as door:
         old = request("/v1", "Connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0", 1)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from gateway.core.call import CallOptions
 from gateway.core.errors import SHUTDOWN
 from gateway.dialects.registry import DIALECTS
-from gateway.pipeline.services import Deadlines
 from tests.support.notation import DONE, FIN, T, U, data
-from tests.support.scripted_client import ScriptedSink
 from tests.support.scripted_provider import EOF, NEVER, status, tell
 from tests.unit.pipeline.plays import GOOD, STREAM_AND_JSON
 from tests.unit.pipeline.scene import Scene, at
@@ -63,25 +59,6 @@ async def test_the_usage_grace_begins_with_an_event_that_is_no_progress() -> Non
     await scene.end()
 
     assert (scene.heard[-1], scene.receipt.note) == ((3.0, "end"), "usage_late")
-
-
-async def test_an_interruption_while_a_heartbeat_is_written() -> None:
-    """A sink that takes its time does not make the exchange deaf."""
-
-    class Slow(ScriptedSink):
-        async def open(self, headers: tuple[tuple[str, str], ...]) -> None:
-            await asyncio.sleep(1.0)
-            await super().open(headers)
-
-    scene = Scene(tell(head_s=NEVER), deadlines=Deadlines(heartbeat_s=30.0))
-    scene.sink = Slow()
-    scene.start()
-    await at(20.5)
-    scene.interrupt(SHUTDOWN)
-
-    await scene.end()
-
-    assert scene.heard[-1] == (21.0, "end")
 
 
 @STREAM_AND_JSON
