@@ -86,12 +86,14 @@ def text_of(delta: Delta | None) -> str | None:
     return None
 
 
-def carries(payload: bytes) -> bool:
-    """Whether a delta in *payload* has something we have no name for: audio, images, encrypted reasoning."""
-    choices = decode_values(payload).get("choices")
-    deltas = [choice.get("delta") for choice in choices or () if isinstance(choice, dict)]
-    named = [delta for delta in deltas if isinstance(delta, dict)]
-    return any(bool(value) and name not in _KNOWN for delta in named for name, value in delta.items())
+def carriers(payload: bytes) -> set[int]:
+    """The choices whose delta in *payload* has something we have no name for: audio, images, encrypted reasoning."""
+    found: set[int] = set()
+    for choice in _dicts(decode_values(payload).get("choices")):
+        delta = choice.get("delta")
+        if isinstance(delta, dict) and any(bool(value) and name not in _KNOWN for name, value in delta.items()):
+            found.add(_index(choice))
+    return found
 
 
 def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:

@@ -20,7 +20,7 @@ from gateway.dialects.openai_chunk import (
     Chunk,
     Place,
     ToolCall,
-    carries,
+    carriers,
     index_of,
     read_chunk,
     read_leniently,
@@ -69,6 +69,7 @@ class OpenAIChatLane(PassthroughLane):
         self._finished: set[int] = set()
         self._reasons: dict[int, str] = {}  # of choices whose finish chunk has passed without it
         self._finish: bytes | None = None  # payload of the held-back finish chunk, as the provider sent it
+        self._is_counted = False  # the usage has come behind it
         self._silent: dict[Place, bool] = {}  # tool calls: whether no argument text has come so far
         self._unfilled: set[Place] = set()  # tool calls that the held-back chunk opens, without arguments
 
@@ -132,9 +133,10 @@ class OpenAIChatLane(PassthroughLane):
                 self.note = "usage_odd"
         if not chunk.choices:  # the usage chunk, or filter results with no choice: simple clients index choices[0]
             if counted and self._finish is not None:
-                self.complete = True
-            # A provider that counts each choice by itself has further ones to come.
-            self.ended = self.complete and self._reader.whole and len(self._seen) >= self._asked
+                self._is_counted = True
+                # Of fewer choices than were asked for it may be the first one's count: only the body's end tells.
+                self.complete = len(self._seen) >= self._asked
+            self.ended = self.complete and self._reader.whole
             return b""
         if any(_has_failed(choice) for choice in chunk.choices):
             self._break(in_band_failure(payload))
@@ -146,6 +148,9 @@ class OpenAIChatLane(PassthroughLane):
             pass
         self._break(malformed(data.decode("utf-8", "replace")))
         return b""
+
+    def _ends_with_body(self) -> bool:
+        return self._is_counted
 
     def _done(self) -> None:
         if self._finish is not None:
@@ -177,10 +182,12 @@ class OpenAIChatLane(PassthroughLane):
             if choice.finish_reason:
                 finishing = True
         out = b"".join(openings)
-        if hollow and not finishing and carries(payload):
-            hollow, self.talking = False, True
-            going_on = {index_of(choice) for choice in choices}
-            self._tally.add("")
+        if self._finished or (hollow and not finishing):
+            unnamed = carriers(payload)
+            going_on |= unnamed
+            if unnamed and hollow and not finishing:
+                hollow, self.talking = False, True
+                self._tally.add("")
         if not hollow or finishing:
             self.progress += 1
         if self._finish is not None and (opening or finishing or not hollow):
@@ -230,10 +237,10 @@ class OpenAIChatLane(PassthroughLane):
         """Release the held finish chunk since more follows it; a choice that goes on has not finished after all."""
         held, self._finish, self._unfilled = self._finish, None, set()
         assert held is not None
-        self.complete = False
+        self.complete = self._is_counted = False
         parsed = read_leniently(held).choices or ()
         said = any(text_of(c.delta) is not None or (c.finish_reason and index_of(c) not in going_on) for c in parsed)
-        out = self._postpone(held, parsed) if said or carries(held) else b""
+        out = self._postpone(held, parsed) if said or carriers(held) else b""
         self._reopen(going_on)
         return out
 

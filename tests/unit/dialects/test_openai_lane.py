@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.call import CallOptions
+from gateway.core.errors import TRUNCATED
 from gateway.core.usage import Usage
 from gateway.dialects.registry import DIALECTS
 from tests.support.notation import DONE, FIN, R, T, U, chunk, data
@@ -390,6 +391,20 @@ def test_tr_25_a_finish_reason_on_every_chunk_of_two() -> None:
     assert texts(heard.items) == {0: "ac", 1: "b"}
 
 
+def test_what_has_no_name_reopens_a_finish_like_text() -> None:
+    """Audio of one choice beside the text of another belongs to its own: only that choice has not finished."""
+    said = [{"index": 0, "delta": {"content": "b"}}, {"index": 1, "delta": {"audio": {"data": "AAAA"}}}]
+    stream = [choice_chunk(index, {"content": "a"}, "stop") for index in (1, 2)]
+
+    heard = hear_openai(
+        choice_chunk(0, {"content": "a"}), *stream, chunk({}, choices=said), choice_chunk(0, {}, "stop"), n=3
+    )
+
+    assert shape(heard)[-2:] == ["ERRF(4, upstream_truncated)", "[DONE]"]
+    assert "2:FIN(stop)" in shape(heard)
+    assert "1:FIN(stop)" not in shape(heard)
+
+
 def test_what_an_early_finish_chunk_brings() -> None:
     """The other members of a finish chunk reach the client when it comes, without its reason."""
     early = choice_chunk(0, {}, "stop", x={"y": 1.50})
@@ -410,6 +425,19 @@ def test_fewer_choices_than_asked_for() -> None:
     assert shape(hear_openai(*first, n=2)) == ["0:R", "0:a", "0:FIN(stop)", "ERRF(1, upstream_truncated)", "[DONE]"]
     assert hear_openai(*first, DONE, n=2).end == "finished"
     assert hear_openai(*first, U(7, 1), n=2).end == "finished"
+
+
+def test_a_count_of_fewer_choices_than_asked_for() -> None:
+    """A provider that ignores n ends its body behind the count; one that counts each choice goes on behind it."""
+    lane = openai(n=2)
+    lane.feed(b"".join([R(), T("a"), FIN("stop"), U(7, 1)]))
+
+    assert (lane.complete, lane.ended) == (False, False)
+
+    lane.feed(choice_chunk(1, {"role": "assistant", "content": "b"}))
+    lane.end()
+
+    assert lane.failure == TRUNCATED
 
 
 def test_both_finishes_in_one_chunk() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.core.call import CallOptions
 from gateway.core.errors import SHUTDOWN
 from gateway.dialects.registry import DIALECTS
 from tests.support.notation import DONE, FIN, T, U, data
-from tests.support.scripted_provider import EOF, NEVER, status, tell
-from tests.unit.pipeline.plays import GOOD, STREAM_AND_JSON
+from tests.support.scripted_provider import EOF, NEVER, Step, status, tell
+from tests.unit.pipeline.plays import GOOD, RESET, STREAM_AND_JSON
 from tests.unit.pipeline.scene import Scene, at
 
 TWO_CHOICES = b'{"model":"m","stream":true,"n":2,"messages":[{"role":"user","content":"Hello there"}]}'
@@ -51,14 +53,13 @@ async def test_the_usage_grace_after_a_stall() -> None:
     assert scene.heard[-1] == (7.0, "end")
 
 
-async def test_the_usage_grace_begins_with_an_event_that_is_no_progress() -> None:
-    """A count can complete an answer of fewer choices than were asked for; the terminator is awaited no longer then."""
-    scene = Scene(tell(T("Hi"), FIN(), 1.0, HALF_A_USAGE))
+@pytest.mark.parametrize(("last", "outcome"), [(EOF, "completed"), (RESET, "interrupted"), (NEVER, "interrupted")])
+async def test_half_of_the_choices_and_a_count(last: Step, outcome: str) -> None:
+    """It may be the first choice's count alone: the answer is whole if the body ends in order, not if it breaks off."""
+    scene = Scene(tell(T("Hi"), FIN(), HALF_A_USAGE, 1.0, last))
     scene.exchange.call = DIALECTS["openai_chat"].read_call(TWO_CHOICES, CallOptions(), ())
 
-    await scene.end()
-
-    assert (scene.heard[-1], scene.receipt.note) == ((3.0, "end"), "usage_late")
+    assert await scene.end() == outcome
 
 
 @STREAM_AND_JSON
