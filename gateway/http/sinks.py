@@ -11,7 +11,7 @@ from aiohttp.http import HttpVersion11
 from aiohttp_sse import EventSourceResponse
 
 from gateway.http.answer_headers import Headers
-from gateway.http.heads import head, may_stay
+from gateway.http.output import begin, head, may_stay, send
 from gateway.http.protocol import GatewayProtocol
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
@@ -117,13 +117,11 @@ class StreamSink:
         self.ended = True
 
     def _send(self, data: bytes) -> None:
-        transport = self._protocol.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client is gone")
         if self._head:
             data, self._head = self._head + data, b""
-            self._request.writer.output_size += len(data)  # what tells the server that an answer has begun
-        transport.write(data)
+            begin(self._request, data)
+        else:
+            send(self._protocol, data)
 
     def abort(self) -> None:
         """Drop the connection, so that the client cannot take the body for a whole one."""

@@ -1,4 +1,4 @@
-"""Heads of answers as text: nothing is built, checked and serialised for what is known to be right."""
+"""The way out for answers: heads are text, since what is known to be right need not be built and checked anew."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.web_protocol import RequestHandler
 
 from gateway.http.answer_headers import SERVER_NAME, Headers
 
@@ -31,3 +32,21 @@ def head(status: int, fixed: str, headers: Headers, *, stays: bool) -> bytes:
 def may_stay(request: web.BaseRequest) -> bool:
     """Whether the connection can serve another request when *request* is answered."""
     return bool(request.keep_alive) and not request.protocol._close and request.content.is_eof()
+
+
+def begin(request: web.BaseRequest, data: bytes) -> None:
+    """Send *data*, the first bytes of the answer to *request*.
+
+    Raises:
+        ConnectionResetError: The client is gone.
+    """
+    send(request.protocol, data)
+    request.writer.output_size += len(data)  # what tells the server that an answer has begun
+
+
+def send(protocol: RequestHandler, data: bytes) -> None:
+    """Send *data* without waiting for a slow client. Raises ConnectionResetError when it is gone."""
+    transport = protocol.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("the client is gone")
+    transport.write(data)
