@@ -53,7 +53,10 @@ class MetricsRecorder:
         self._make_counters()
         self._make_histograms()
         self._streams = Gauge(
-            "gateway_open_streams", "Streams open now.", registry=self._registry, multiprocess_mode="livesum"
+            "gateway_open_streams",
+            "Streams asked for and not over yet.",
+            registry=self._registry,
+            multiprocess_mode="livesum",
         )
         self._sums: dict[tuple[Counter, str, str], int] = {}
 

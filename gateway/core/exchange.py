@@ -53,7 +53,7 @@ class Exchange(Struct):
         answered_s: The upstream's first good frame (or whole JSON body) was here.
         committed_s: The client's status and headers were settled.
         first_token_s: The first piece of the answer's content was here.
-        gone_s: The client was seen to be gone, or the stream was told to stop.
+        gone_s: The client was seen to be gone, or to take nothing any more.
     """
 
     request_id: str

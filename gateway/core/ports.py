@@ -130,7 +130,7 @@ class Sink(Protocol):
         """
 
     async def drain(self) -> None:
-        """Wait until the client has caught up. Raises ConnectionError when it is gone."""
+        """Wait until the client has caught up; if it goes meanwhile, this or the next write raises ConnectionError."""
 
     def close(self, data: bytes) -> None:
         """Hand over the last frames and end the body properly, in one piece, as `write` does."""

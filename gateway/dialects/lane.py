@@ -71,8 +71,6 @@ class PassthroughLane(ABC):
             else:
                 if self.failure is not None and self.failure.reason == MALFORMED:  # half a payload is a cut
                     self.failure = TRUNCATED
-        if self.failure is None and self._ends_with_body():
-            self.complete = True
         if not self.complete:
             self._break(TRUNCATED)
         self.ended = True
@@ -124,10 +122,6 @@ class PassthroughLane(ABC):
         if self._misfits >= RELEARN_AFTER:
             self._template = learn(payload, frame, member, text)
             self._misfits = 0
-
-    def _ends_with_body(self) -> bool:
-        """Whether an answer that is not complete by what was said is so by the proper end of the body."""
-        return False
 
     @abstractmethod
     def _take(self, event: Event) -> bytes:

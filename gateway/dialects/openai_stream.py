@@ -69,7 +69,6 @@ class OpenAIChatLane(PassthroughLane):
         self._finished: set[int] = set()
         self._reasons: dict[int, str] = {}  # of choices whose finish chunk has passed without it
         self._finish: bytes | None = None  # payload of the held-back finish chunk, as the provider sent it
-        self._is_counted = False  # the usage has come behind it
         self._silent: dict[Place, bool] = {}  # tool calls: whether no argument text has come so far
         self._unfilled: set[Place] = set()  # tool calls that the held-back chunk opens, without arguments
 
@@ -82,7 +81,7 @@ class OpenAIChatLane(PassthroughLane):
         usage = merge(
             reader.usage,
             prompt_tokens=None if reader.has_prompt else prompt_tokens(self.journey.call),
-            completion_tokens=None if final else self.completion_tokens(),
+            completion_tokens=None if final else self._completion_tokens(),
         )
         if final and reader.has_prompt:
             return usage, "provider_final"
@@ -90,7 +89,7 @@ class OpenAIChatLane(PassthroughLane):
             return usage, "received"
         return usage, "estimated"
 
-    def completion_tokens(self) -> int:
+    def _completion_tokens(self) -> int:
         """Tokens of the answer so far."""
         return max(self._reader.usage.completion_tokens, self._tally.tokens())
 
@@ -132,10 +131,6 @@ class OpenAIChatLane(PassthroughLane):
             if self._reader.odd:
                 self.note = "usage_odd"
         if not chunk.choices:  # the usage chunk, or filter results with no choice: simple clients index choices[0]
-            if counted and self._finish is not None:
-                self._is_counted = True
-                # Of fewer choices than were asked for it may be the first one's count: only the body's end tells.
-                self.complete = len(self._seen) >= self._asked
             self.ended = self.complete and self._reader.whole
             return b""
         if any(_has_failed(choice) for choice in chunk.choices):
@@ -148,9 +143,6 @@ class OpenAIChatLane(PassthroughLane):
             pass
         self._break(malformed(data.decode("utf-8", "replace")))
         return b""
-
-    def _ends_with_body(self) -> bool:
-        return self._is_counted
 
     def _done(self) -> None:
         if self._finish is not None:
@@ -182,7 +174,7 @@ class OpenAIChatLane(PassthroughLane):
             if choice.finish_reason:
                 finishing = True
         out = b"".join(openings)
-        if self._finished or (hollow and not finishing):
+        if (hollow and not finishing) or any(index_of(choice) in self._finished for choice in choices):
             unnamed = carriers(payload)
             going_on |= unnamed
             if unnamed and hollow and not finishing:
@@ -212,7 +204,8 @@ class OpenAIChatLane(PassthroughLane):
             self._rewrite(payload)  # a payload that cannot be written must fail here, not in `finish`
             self._finish = payload
             self._unfilled = {place for place in opened if place[0] in finishing and self._silent.get(place)}
-            # A provider that sends its choices one after the other has further ones to come.
+            # A provider that sends its choices one after the other has further ones to come, whatever it counts
+            # meanwhile; one that gives fewer than were asked for says so by its terminator.
             self.complete = len(self._seen) >= self._asked
             return b""
         return self._postpone(payload, choices)
@@ -237,7 +230,7 @@ class OpenAIChatLane(PassthroughLane):
         """Release the held finish chunk since more follows it; a choice that goes on has not finished after all."""
         held, self._finish, self._unfilled = self._finish, None, set()
         assert held is not None
-        self.complete = self._is_counted = False
+        self.complete = False
         parsed = read_leniently(held).choices or ()
         said = any(text_of(c.delta) is not None or (c.finish_reason and index_of(c) not in going_on) for c in parsed)
         out = self._postpone(held, parsed) if said or carriers(held) else b""

@@ -24,11 +24,6 @@ class JsonAnswer(web.StreamResponse):
         self._stays = True
 
     @property
-    def prepared(self) -> bool:
-        """Whether the head is settled."""
-        return self._request is not None
-
-    @property
     def keep_alive(self) -> bool:
         """Whether the connection serves another request."""
         return self._stays

@@ -66,7 +66,7 @@ class Hooks:
     Attributes:
         on_bad_request: One log line for a request that was refused before it became an exchange.
         metrics_type: The content type of what `render_metrics` gives.
-        stream_opened: A 200 event stream has been committed; its counterpart is `stream_closed`.
+        stream_opened: A stream has been asked for; `stream_closed` is called when its exchange is over.
     """
 
     new_request_id: Callable[[], str]
@@ -90,7 +90,7 @@ class GatewayHandler:
         self._idle = asyncio.Event()
         self._idle.set()
         self._uploads: set[asyncio.Task[object]] = set()
-        self._turnstile = Turnstile()
+        self._turnstile = Turnstile(site.services.clock.monotonic_s)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         request_id = self._hooks.new_request_id()
@@ -98,7 +98,6 @@ class GatewayHandler:
         self.active += 1
         self._idle.clear()
         try:
-            await self._turnstile.enter()
             secret = check_request(request)
             endpoint = self._endpoint(path, request.method)
             if endpoint.dialect is not None:
@@ -149,6 +148,8 @@ class GatewayHandler:
             raise GatewayError(SHUTTING_DOWN)
         key = await self._authenticate(secret)
         body = await self._read_body(request, site)
+        started_s = site.services.clock.monotonic_s()
+        await self._turnstile.enter()
         call = site.services.dialects[dialect].read_call(body, _options(request), _forwarded(request, dialect))
         exchange = Exchange(
             request_id=request_id,
@@ -156,7 +157,7 @@ class GatewayHandler:
             endpoint=endpoint.name,
             call=call,
             key=key,
-            started_s=site.services.clock.monotonic_s(),
+            started_s=started_s,
         )
         sink = StreamSink(request)
         try:

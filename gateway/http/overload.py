@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from gateway.core.errors import OVERLOADED, GatewayError
-from gateway.http.answer_headers import SERVER_NAME
 from gateway.http.errors import error_response
+from gateway.http.output import head
 from gateway.http.refusals import peeked_path
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class TurnedAway(asyncio.Protocol):
         self._answered = True
         request_id = self._server.new_request_id()
         response = error_response(peeked_path(data), GatewayError(OVERLOADED), request_id)
-        self._transport.write(_bytes_of(response, data.startswith(b"HEAD ")))
+        body = response.body if isinstance(response.body, bytes) else b""
+        self._transport.write(_head_of(response, body) + (b"" if data.startswith(b"HEAD ") else body))
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._server.on_bad_request("too_many_connections", OVERLOADED.status, request_id)
@@ -54,10 +55,5 @@ class TurnedAway(asyncio.Protocol):
         self._transport.abort()
 
 
-def _bytes_of(response: web.Response, bodiless: bool) -> bytes:
-    body = response.body if isinstance(response.body, bytes) else b""
-    headers = [f"HTTP/1.1 {response.status} {response.reason}"]
-    headers += [f"{name}: {value}" for name, value in response.headers.items()]
-    headers += [f"Content-Length: {len(body)}", f"Server: {SERVER_NAME}", "Connection: close", "", ""]
-    head = "\r\n".join(headers).encode("latin-1")
-    return head if bodiless else head + body
+def _head_of(response: web.Response, body: bytes) -> bytes:
+    return head(response.status, f"Content-Length: {len(body)}\r\n", tuple(response.headers.items()), stays=False)

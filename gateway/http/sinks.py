@@ -44,11 +44,6 @@ class FrameResponse(EventSourceResponse):
         self._stays = stays
 
     @property
-    def prepared(self) -> bool:
-        """Whether the head is settled."""
-        return True
-
-    @property
     def keep_alive(self) -> bool:
         """Whether the connection serves another request."""
         return self._stays
@@ -59,7 +54,6 @@ class FrameResponse(EventSourceResponse):
     async def write_eof(self, data: bytes = b"") -> None:
         """All has been written. Raises ConnectionResetError when it has not: the stream was given up."""
         if not self._sink.ended:
-            self._sink.abort()
             raise ConnectionResetError("the stream was given up")
 
 
@@ -103,8 +97,7 @@ class StreamSink:
 
     def write(self, data: bytes) -> None:
         """Hand over whole frames in one piece, without waiting for a slow client. Raises ConnectionResetError."""
-        if data:  # an empty chunk would be the end
-            self._send(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        self._send(_chunk(data) if self._chunked else data)
 
     async def drain(self) -> None:
         """Wait until the client has caught up."""
@@ -112,8 +105,7 @@ class StreamSink:
 
     def close(self, data: bytes) -> None:
         """Hand over the last frames and end the body properly, in one piece. Raises ConnectionResetError."""
-        chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
-        self._send(chunk + b"0\r\n\r\n" if self._chunked else data)
+        self._send(_chunk(data) + b"0\r\n\r\n" if self._chunked else data)
         self.ended = True
 
     def _send(self, data: bytes) -> None:
@@ -128,3 +120,7 @@ class StreamSink:
         transport = self._request.transport
         if transport is not None:
             transport.abort()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""  # an empty one would be the end

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
+
+from gateway.sockets import set_reset_on_close
 
 LOOKS = 8  # per deadline: a client is dropped at most an eighth of it late
 # On top of the setting: the pipeline has the same deadline for its streams and must be first, for it keeps the books.
 MARGIN_S = 1.0
 
 _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # on, 0 s: closing sends RST, for only a reset cannot pass for a proper end
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """Drop the connection with a TCP reset, whatever is still buffered."""
+    """Drop the connection with a TCP reset, whatever is still buffered: only a reset cannot pass for a proper end."""
     if not transport.is_closing():
-        _set_reset_on_close(transport)
+        set_reset_on_close(transport)
     transport.abort()
 
 
@@ -31,15 +31,6 @@ def forget_vanished(transport: asyncio.Transport, stall_s: float) -> None:
     sock = transport.get_extra_info("socket")
     if _USER_TIMEOUT is not None and sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, int(silence_s * 1000))
-
-
-def _set_reset_on_close(transport: asyncio.Transport) -> None:
-    sock = transport.get_extra_info("socket")
-    try:
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    except OSError:  # closed already
-        pass
 
 
 class StallWatch:
@@ -73,5 +64,5 @@ class StallWatch:
             self._timer = self._loop.call_later(self._every_s, self._look)
             return
         # Not `reset`: a transport that waits for its buffer is closing, but its socket is still open.
-        _set_reset_on_close(self._transport)
+        set_reset_on_close(self._transport)
         self._transport.abort()

@@ -7,26 +7,33 @@ of frames, not of clients that leave. So a few requests begin, the loop looks at
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
+from collections.abc import Callable
 
 STARTS = 2  # in a short turn. A look at the sockets costs some 10 us and a request 150 and more: it can be afforded
 STARTS_PER_S = 500  # in a turn that other work makes long: what begins has its share of the core beside what goes on
+MAX_STARTS = 8  # however long: it may be the requests themselves that take their time, and more would make it longer
 
 
 class Turnstile:
-    """Lets requests begin in the order of their arrival: so many in one turn of the loop."""
+    """
+    Lets requests begin in the order of their arrival: so many in one turn of the loop.
 
-    def __init__(self) -> None:
+    Args:
+        clock_s: Monotonic seconds.
+    """
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
         self._loop = asyncio.get_running_loop()
         self._left = STARTS  # that may begin in this turn
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._turn_s: float | None = None  # monotonic time of this turn; None while nobody comes
+        self._turn_s: float | None = None  # when this turn began; None while nobody comes
 
     async def enter(self) -> None:
         """Wait for one's turn."""
         if self._turn_s is None:
-            self._turn_s = time.monotonic()
+            self._turn_s = self._clock_s()
             self._loop.call_soon(self._next_turn)
         if self._left:
             self._left -= 1  # nobody queues while a place is left
@@ -36,17 +43,17 @@ class Turnstile:
         await place
 
     def _next_turn(self) -> None:
-        now_s, last_s = time.monotonic(), self._turn_s
+        now_s, last_s = self._clock_s(), self._turn_s
         assert last_s is not None
-        self._left = allowed = max(STARTS, int((now_s - last_s) * STARTS_PER_S))
-        queue = self._queue
-        while self._left and queue:
+        allowed = min(MAX_STARTS, max(STARTS, int((now_s - last_s) * STARTS_PER_S)))
+        left, queue = allowed, self._queue
+        while left and queue:
             place = queue.popleft()
             if not place.done():  # else its client is gone
                 place.set_result(None)
-                self._left -= 1
-        if self._left < allowed:
-            self._turn_s = now_s
+                left -= 1
+        if left < allowed:
+            self._turn_s, self._left = now_s, left
             self._loop.call_soon(self._next_turn)
         else:
-            self._turn_s = None
+            self._turn_s, self._left = None, STARTS

@@ -81,7 +81,7 @@ class Opening:
                 # A route that is set up wrongly says nothing of the others: what they said is what the client can use.
                 if failure is _ALL_OPEN or exc.failure.error is not PROVIDER_REFUSES:
                     failure = exc.failure
-                if self._watch.committed:
+                if self._watch.sink.committed:
                     break
         raise UpstreamFailed(failure)
 

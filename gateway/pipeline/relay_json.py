@@ -39,7 +39,7 @@ class JsonRelay:
         try:
             completion = await self.watch.until(partial(Opening(exchange, self.watch).run, self._accept))
         except asyncio.CancelledError:
-            exchange.gone_s = self._services.clock.monotonic_s()
+            exchange.gone_s = self.watch.gone_s or self._services.clock.monotonic_s()
             charge_prompt(exchange)
             self._settlement.settle("cancelled")
             raise

@@ -158,7 +158,7 @@ class StreamRelay:
         exchange, flow = self._exchange, self._flow
         if self._settlement.is_settled:
             return  # it left at the last words
-        exchange.gone_s = self._services.clock.monotonic_s()
+        exchange.gone_s = self.watch.gone_s or self._services.clock.monotonic_s()
         if flow is None:
             charge_prompt(exchange)
             self._settlement.settle("cancelled")

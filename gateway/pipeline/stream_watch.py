@@ -43,10 +43,6 @@ class StreamWatch(Watch):
         self._started = False
         self._heartbeat = services.dialects[exchange.call.dialect].heartbeat
 
-    @property
-    def committed(self) -> bool:
-        return self.sink.committed
-
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
         return await self.until(step)
 
@@ -100,7 +96,7 @@ class StreamWatch(Watch):
         self._complete_s = (self._complete_s or now_s) if lane.complete else None
 
     def commit(self) -> None:
-        """Send the 200. From here on every failure is a frame."""
+        """Settle the 200; it leaves with the next bytes. From here on every failure is a frame."""
         exchange = self._exchange
         exchange.status = 200
         self.sink.open(self.services.headers(exchange, None))

@@ -28,6 +28,7 @@ class Watch(ABC):
         deadline_s: Monotonic seconds of the end of all attempts.
         last_start_s: Monotonic seconds from which on no further attempt may start.
         expired: The failure when `deadline_s` has passed.
+        gone_s: Monotonic seconds when the client was seen to leave; None while it has not been, or nothing was asked.
     """
 
     def __init__(self, services: Services, sink: Sink, deadline_s: float, expired: Failure) -> None:
@@ -35,6 +36,7 @@ class Watch(ABC):
         self.sink = sink
         self.deadline_s = self.last_start_s = deadline_s
         self.expired = expired
+        self.gone_s: float | None = None
         self.now_s = services.clock.monotonic_s
         self._interruption: Failure | None = None
         self._task: asyncio.Task[object] | None = None  # set while a step may be cut short
@@ -60,7 +62,12 @@ class Watch(ABC):
         """
         asking = self.services.upstream.ask(request, on_sent)
         del request  # the caller has not kept it either
-        self.sink.on_leave(asking.close)
+
+        def leave() -> None:
+            self.gone_s = self.now_s()
+            asking.close()
+
+        self.sink.on_leave(leave)
         try:
             return await self.step(asking.answer)
         except BaseException:
@@ -146,16 +153,9 @@ class Watch(ABC):
     def next_wake_s(self) -> float:
         """Monotonic seconds of the nearest deadline."""
 
-    @property
-    @abstractmethod
-    def committed(self) -> bool:
-        """Whether the client's status line is out, so that no further attempt may start at all."""
-
 
 class JsonWatch(Watch):
     """A request without streaming has one deadline for everything: it is one step, and the first wake-up the last."""
-
-    committed = False
 
     def __init__(self, services: Services, sink: Sink, started_s: float) -> None:
         super().__init__(services, sink, started_s + services.deadlines.non_stream_s, NON_STREAM_TIMEOUT)

@@ -43,7 +43,7 @@ class Asking:
         self._lingering = lingering
         self._connecting: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
-        self._error: LibraryError | None = None
+        self._failure: Failure | None = None
         self._reused_s: float | None = None  # loop time, when the connection came from the pool
         self._is_closed = False
 
@@ -56,15 +56,20 @@ class Asking:
         if self._is_closed:
             connection.close()
             return
-        self._connection = connection
+        self._connection, self._connecting = connection, None
         wire = wire_of(connection)
         self._reused_s = asyncio.get_running_loop().time() if wire.was_used else None
         wire.ask(self._head, self._body, self._on_sent)
-        self._head = self._body = b""  # whoever may close this holds it for as long as the answer flows
+        self._forget_request()
 
     def fail(self, error: LibraryError) -> None:
         """There is no connection to be had."""
-        self._error = error
+        self._forget_request()
+        self._failure = failure_of(error)  # not the exception: its traceback would hold this object
+
+    def _forget_request(self) -> None:
+        """It may be megabytes, and whoever may close this holds it for as long as the answer flows."""
+        self._head = self._body = b""
 
     async def answer(self) -> UpstreamAnswer:
         """
@@ -78,8 +83,8 @@ class Asking:
                 await asyncio.wait((self._connecting,))
             if self._is_closed:
                 raise ClientConnectionError("closed by us")
-            if self._error is not None:
-                raise self._error
+            if self._failure is not None:
+                raise UpstreamFailed(self._failure)
             connection = self._connection or self._no_connection()
             head, content = await wire_of(connection).answer()
         except LIBRARY_ERRORS as exc:
@@ -114,6 +119,7 @@ class Asking:
     def close(self) -> None:
         """Drop the connection at once, whatever is under way, an answer included that was handed out."""
         self._is_closed = True
+        self._forget_request()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connection is not None:

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from weakref import ref
 
 from aiohttp import ClientRequest
 from aiohttp.client_reqrep import ConnectionKey
@@ -106,7 +107,7 @@ class AiohttpUpstream:
         if connection is not None:
             asking.send(connection)
         else:
-            connecting = self._connect(target, asking, usable=Wire.is_new if request.fresh else Wire.is_fit)
+            connecting = self._connect(target, ref(asking), usable=Wire.is_new if request.fresh else Wire.is_fit)
             asking.connects_by(self._tasks.spawn(connecting, name="upstream.connect"))
         return asking
 
@@ -116,13 +117,19 @@ class AiohttpUpstream:
         await self._connector.close()
         await self._resolver.close()
 
-    async def _connect(self, target: _Target, asking: Asking, usable: Callable[[Wire], bool]) -> None:
+    async def _connect(self, target: _Target, asked: ref[Asking], usable: Callable[[Wire], bool]) -> None:
+        """No more than a reference that is weak: the library keeps tracebacks, and with them this frame."""
         try:
             connection = await self._connector.dial(target.request, usable, self._connect_s)
         except LIBRARY_ERRORS as exc:
-            asking.fail(exc)
+            if (asking := asked()) is not None:
+                asking.fail(exc)
+            del asking
         else:
-            asking.send(connection)
+            if (asking := asked()) is not None:
+                asking.send(connection)
+            else:
+                connection.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import asyncio
 import functools
 import select
 import socket
-import struct
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -33,6 +32,8 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 
+from gateway.sockets import set_reset_on_close
+
 if sys.platform != "win32":
     import fcntl
     import termios
@@ -46,7 +47,6 @@ _NO_TIMEOUT = ClientTimeout(total=None)
 _dials: ContextVar[bool] = ContextVar("dials", default=False)  # of a task that connects: whether it has got its slot
 _NO_OPTIONS: Mapping[str, Any] = {}
 _NOTHING = memoryview(b"")
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST and forgets what was not sent
 
 
 class NoSlot(ConnectionTimeoutError):
@@ -148,7 +148,7 @@ class Wire(ResponseHandler):
         transport = self.transport
         if transport is not None:
             if _is_unsent(transport):
-                _set_reset_on_close(transport)
+                set_reset_on_close(transport)
             else:
                 _send_fin(transport)
         self.abort()
@@ -346,14 +346,4 @@ def _send_fin(transport: asyncio.Transport) -> None:
         with socket.fromfd(sock.fileno(), sock.family, sock.type) as twin:  # uvloop's socket has no shutdown
             twin.shutdown(socket.SHUT_WR)
     except OSError:  # the socket is closed already, or the peer has closed it
-        pass
-
-
-def _set_reset_on_close(transport: asyncio.Transport) -> None:
-    sock = _socket_of(transport)
-    if sock is None:
-        return
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    except OSError:  # the socket is closed already
         pass

@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-# Strict about NaN, bad UTF-8, lone surrogates and raw controls; `_MEMBERS` skips values unchecked. Floats come as the
-# bytes of their literals: the decoder's own conversion takes 10 us for `1e300`, and their values are not needed.
+from gateway.wire.values import decode_members
+
+# Strict about NaN, bad UTF-8, lone surrogates and raw controls; `decode_members` skips values unchecked. Floats come
+# as the bytes of their literals: the decoder's own conversion takes 10 us for `1e300`, and their values are not needed.
 _ANY = msgspec.json.Decoder(float_hook=str.encode)
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 
 MAX_DEPTH = 128  # agent bodies with tool schemas nest 20 to 30 deep, answers a dozen
@@ -82,7 +83,7 @@ def parse_object(body: bytes, limits: BodyLimits) -> dict[str, msgspec.Raw]:
     if type(root) is not dict:
         raise BadBody("The request body must be a JSON object.")
     _check_unique(body, _strings(root, limits.max_depth))
-    return _MEMBERS.decode(body)
+    return decode_members(body)
 
 
 def replace_members(

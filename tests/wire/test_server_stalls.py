@@ -148,6 +148,8 @@ async def test_close_does_not_wait_for_a_stuck_reader(how: str) -> None:
             request.protocol.close()
         sink = StreamSink(request)
         sink.open(())
+        stays = b"Connection: keep-alive" in sink._head
+        assert stays == (how == "idle")
         sink.close(b"")
         assert sink.response is not None
         return sink.response

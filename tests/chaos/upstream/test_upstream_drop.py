@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 import sys
 import time
+import weakref
 from typing import cast
 
 import pytest
@@ -216,6 +218,34 @@ async def test_a_large_request_is_forgotten(upstream: AiohttpUpstream, peer: Raw
     assert references == 1
     assert await got.read() == b"ok"
     assert upstream._connector._conns
+
+
+@pytest.mark.parametrize("closed_after", ["the answer", "the failure", "the question"])
+async def test_a_request_without_a_connection_is_forgotten(upstream: AiohttpUpstream, closed_after: str) -> None:
+    """When none is to be had, or its client left before, neither the body nor the failure waits for a collector."""
+    async with RawPeer() as peer:
+        url = peer.url
+    gc.disable()
+    try:
+        body = bytearray(1 << 20)
+        asking = upstream.ask(request(url, cast(bytes, body)), lambda: None)
+        if closed_after == "the answer":
+            with pytest.raises(UpstreamFailed):
+                await asking.answer()
+        elif closed_after == "the failure":
+            await asyncio.sleep(0.05)
+        asking.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gone = weakref.ref(asking)
+        del asking
+
+        references = sys.getrefcount(body) - 1
+
+        assert references == 1
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 async def test_close_while_the_request_is_still_being_written(upstream: AiohttpUpstream, peer: RawPeer) -> None:

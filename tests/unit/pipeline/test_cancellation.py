@@ -43,6 +43,19 @@ async def test_the_provider_is_left_at_once(play: Play, stream: bool, when_s: fl
 
 
 @STREAM_AND_JSON
+async def test_the_time_of_a_cancel(stream: bool) -> None:
+    """It begins when the client is seen to leave, not when a busy loop gets to tell the exchange."""
+    scene = Scene(tell(head_s=NEVER), stream=stream)
+    task = scene.start()
+    await at(3.0)
+    scene.sink.leave()
+    await at(3.25)
+    task.cancel()
+
+    assert (await scene.end(), scene.receipt.cancel_ms) == ("cancelled", 250.0)
+
+
+@STREAM_AND_JSON
 @pytest.mark.parametrize("play", [tell(head_s=NEVER), tell(b": hello\n\n")], ids=["asking", "reading"])
 async def test_a_task_that_is_cancelled_by_others(play: Play, stream: bool) -> None:
     """As when the server is forced down, without a word of the client's: the provider is left in the same instant."""

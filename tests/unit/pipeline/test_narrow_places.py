@@ -53,9 +53,12 @@ async def test_the_usage_grace_after_a_stall() -> None:
     assert scene.heard[-1] == (7.0, "end")
 
 
-@pytest.mark.parametrize(("last", "outcome"), [(EOF, "completed"), (RESET, "interrupted"), (NEVER, "interrupted")])
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [(DONE, "completed"), (EOF, "interrupted"), (RESET, "interrupted"), (NEVER, "interrupted")],
+)
 async def test_half_of_the_choices_and_a_count(last: Step, outcome: str) -> None:
-    """It may be the first choice's count alone: the answer is whole if the body ends in order, not if it breaks off."""
+    """It may be the first choice's count alone: only the provider's terminator says that no other is to come."""
     scene = Scene(tell(T("Hi"), FIN(), HALF_A_USAGE, 1.0, last))
     scene.exchange.call = DIALECTS["openai_chat"].read_call(TWO_CHOICES, CallOptions(), ())
 
