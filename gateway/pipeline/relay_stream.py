@@ -122,6 +122,7 @@ class StreamRelay:
         if flow.first:
             first, flow.first = flow.first, b""
             await watch.write(first)
+            del first  # this frame lives as long as the stream
         complete, progress, read, feed = lane.complete, lane.progress, flow.answer.read, lane.feed
         sink, clock_s = self._sink, watch.now_s
         while not lane.ended and lane.failure is None and lane.complete == complete:

@@ -17,7 +17,8 @@ from gateway.upstream.decoding import Inflater
 from gateway.upstream.faults import LIBRARY_ERRORS, failure_of
 
 # At once, however much has come: what is read is written on, and a client that does not read pins what was written.
-READ_BYTES = 65_536
+# No more than `UpstreamLimits.read_buffer_bytes`: the library would take it for a wish to have more buffered.
+READ_BYTES = 16_384
 
 
 class Lingering:

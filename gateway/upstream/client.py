@@ -51,7 +51,7 @@ class UpstreamLimits:
     dns_s: float = 2.0
     max_connections: int = 0
     pool_idle_s: float = 15.0
-    read_buffer_bytes: int = 32768
+    read_buffer_bytes: int = 16_384
     linger_s: float = 0.05
     max_header_bytes: int = 8190
     max_headers: int = 128

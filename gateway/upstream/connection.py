@@ -38,6 +38,9 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
+# In one go; the event loops take up to 256 KiB, and all of it is held as long as the client does not read. A live event
+# has some 300 bytes; of a flood, one receive more or less is nothing beside the work on what it brings.
+RECEIVE_BYTES = 16_384
 SLICE_BYTES = 65536  # asyncio's default high-water mark for writing: more in one write only fills its buffer
 MAX_INTERIM = 8  # 1xx heads before an answer; servers send one or two, and nobody waits through a flood of them
 LISTEN_TURNS = 2  # a loop asks its sockets after it has run what was ready, and runs what they bring in the next turn
@@ -62,12 +65,14 @@ class Wire(ResponseHandler):
     _on_sent: Callable[[], None]  # while there is anything unsent
     _rested_s: float | None = None  # loop time of the end of the last exchange
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, parsing: Mapping[str, Any]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, parsing: Mapping[str, Any], inbox: memoryview) -> None:
         super().__init__(loop)
         self._parsing = parsing  # bounds for the parser of answers
+        self._inbox = inbox
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        cast(asyncio.Transport, transport).set_protocol(Receiver(self, self._inbox))
         # TLS transports would take half a MiB, and write it without a look at what the peer has to say.
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=SLICE_BYTES)
 
@@ -222,6 +227,39 @@ class Wire(ResponseHandler):
             payload.set_exception(broken)  # a later reader gets it too, not the parser's complaint about the length
 
 
+class Receiver(asyncio.BufferedProtocol):
+    """
+    Between the transport and its `Wire`, so that one receive brings no more than *inbox* has room for.
+
+    The library's protocols take what the event loop has read, however much it is; only a protocol with a buffer of its
+    own has a say in that. What is in it is copied out before the next connection gets it.
+    """
+
+    __slots__ = ("_inbox", "_wire")
+
+    def __init__(self, wire: Wire, inbox: memoryview) -> None:
+        self._wire = wire
+        self._inbox = inbox
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._wire.data_received(bytes(self._inbox[:nbytes]))
+
+    def eof_received(self) -> None:
+        self._wire.eof_received()
+
+    def pause_writing(self) -> None:
+        self._wire.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._wire.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wire.connection_lost(exc)
+
+
 class Connector(TCPConnector):
     """The pool of `Wire`s.
 
@@ -233,7 +271,8 @@ class Connector(TCPConnector):
     def __init__(self, parsing: Mapping[str, Any] = _NO_OPTIONS, **options: Any) -> None:
         super().__init__(**options)
         make_wire: Callable[..., ResponseHandler] = Wire
-        self._factory = functools.partial(make_wire, self._loop, parsing)
+        inbox = memoryview(bytearray(RECEIVE_BYTES))  # one for all: it is empty again before the loop goes on
+        self._factory = functools.partial(make_wire, self._loop, parsing, inbox)
 
     def take(self, key: ConnectionKey) -> Connection | None:
         """A connection of the pool that may serve a request with *key*, at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import resource
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import frames as bodies
-from tests.support.client import Reply
+from tests.support.client import Reply, Stream
 from tests.support.config import Config
 from tests.support.frames import named
 from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
@@ -21,6 +22,7 @@ from tests.support.provider import FakeProvider
 
 PROMISE_S = 0.05  # contract, 6: a client's close reaches the upstream within 50 ms
 PAGE_BYTES = resource.getpagesize()
+RCVBUF = 4096  # few bytes hide in the kernel of a client that reads slowly
 STORM_S = 0.5  # reliability, B2: a thousand at once
 
 
@@ -173,6 +175,21 @@ async def serving(config: Config, workers: int = 1) -> AsyncIterator[Gateway]:
 def rss_bytes(gateway: Gateway) -> int:
     """Resident memory of the process alone, without its workers."""
     return int(Path(f"/proc/{gateway.pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def heap_bytes(gateway: Gateway) -> int:
+    """Memory of the process that is no file's: what it has allocated, without shared pages and socket buffers."""
+    rollup = Path(f"/proc/{gateway.pid}/smaps_rollup").read_text()
+    found = re.search(r"^Anonymous: +(\d+) kB$", rollup, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+async def stuck(gateway: Gateway, side: Side) -> Stream:
+    """A client that reads nothing of its answer."""
+    stream = await gateway.client().open("POST", side.path, side.ask(side.model), rcvbuf=RCVBUF)
+    stream.peer.pause()
+    return stream
 
 
 async def quiet(gateway: Gateway, provider: FakeProvider, within_s: float = 5.0) -> None:
