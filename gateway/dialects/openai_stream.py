@@ -64,6 +64,7 @@ class OpenAIChatLane(PassthroughLane):
         self._model_in_json = b""
         self._model_out_json = b""
         self._reader = UsageReader()
+        self._deltas_counted = 0  # content deltas up to the last count of them
         self._asked = decode_values(journey.call.fields["n"]) or 1 if "n" in journey.call.fields else 1
         self._seen: set[int] = set()
         self._finished: set[int] = set()
@@ -77,7 +78,9 @@ class OpenAIChatLane(PassthroughLane):
         reader = self._reader
         said = reader.usage.completion_tokens
         # A count of no tokens is a placeholder when text has come; some vendors send the prompt's count up front.
-        final = self.complete and reader.has_completion and bool(said or not self._tally.deltas)
+        # A count that more text has followed is not the answer's: of its beginning, or of another choice.
+        is_last = reader.has_completion and self._tally.deltas == self._deltas_counted
+        final = self.complete and is_last and bool(said or not self._tally.deltas)
         usage = merge(
             reader.usage,
             prompt_tokens=None if reader.has_prompt else prompt_tokens(self.journey.call),
@@ -130,6 +133,7 @@ class OpenAIChatLane(PassthroughLane):
             self._reader.take(chunk.usage)
             if self._reader.odd:
                 self.note = "usage_odd"
+            self._deltas_counted = self._tally.deltas
         if not chunk.choices:  # the usage chunk, or filter results with no choice: simple clients index choices[0]
             self.ended = self.complete and self._reader.whole
             return b""
@@ -138,7 +142,10 @@ class OpenAIChatLane(PassthroughLane):
             return b""
         try:
             if _is_sane(chunk.choices):
-                return self._take_choices(chunk, chunk.choices, payload)
+                out = self._take_choices(chunk, chunk.choices, payload)
+                if counted:
+                    self._deltas_counted = self._tally.deltas
+                return out
         except (msgspec.DecodeError, OverflowError, RecursionError):  # a number that no 64 bits or double can hold
             pass
         self._break(malformed(data.decode("utf-8", "replace")))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 STARTS = 2  # in a short turn. A look at the sockets costs some 10 us and a request 150 and more: it can be afforded
 STARTS_PER_S = 500  # in a turn that other work makes long: what begins has its share of the core beside what goes on
-MAX_STARTS = 8  # however long: it may be the requests themselves that take their time, and more would make it longer
+MAX_STARTS = 8  # however long: those that begin hold up what goes on
 
 
 class Turnstile:
@@ -29,6 +29,7 @@ class Turnstile:
         self._left = STARTS  # that may begin in this turn
         self._queue: deque[asyncio.Future[None]] = deque()
         self._turn_s: float | None = None  # when this turn began; None while nobody comes
+        self._began_s: float | None = None  # when the first of those that begin in this turn did
 
     async def enter(self) -> None:
         """Wait for one's turn."""
@@ -37,15 +38,20 @@ class Turnstile:
             self._loop.call_soon(self._next_turn)
         if self._left:
             self._left -= 1  # nobody queues while a place is left
-            return
-        place = self._loop.create_future()
-        self._queue.append(place)
-        await place
+        else:
+            place = self._loop.create_future()
+            self._queue.append(place)
+            await place
+        if self._began_s is None:
+            self._began_s = self._clock_s()
 
     def _next_turn(self) -> None:
-        now_s, last_s = self._clock_s(), self._turn_s
-        assert last_s is not None
-        allowed = min(MAX_STARTS, max(STARTS, int((now_s - last_s) * STARTS_PER_S)))
+        """Runs right behind those that were let in: what has passed since the first of them is their own work."""
+        now_s, turn_s, began_s = self._clock_s(), self._turn_s, self._began_s
+        assert turn_s is not None
+        others_s = (now_s if began_s is None else began_s) - turn_s
+        self._began_s = None
+        allowed = min(MAX_STARTS, max(STARTS, int(others_s * STARTS_PER_S)))
         left, queue = allowed, self._queue
         while left and queue:
             place = queue.popleft()

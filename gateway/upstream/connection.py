@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import select
 import socket
 import sys
@@ -44,7 +45,6 @@ RECEIVE_BYTES = 16_384
 SLICE_BYTES = 65536  # asyncio's default high-water mark for writing: more in one write only fills its buffer
 MAX_INTERIM = 8  # 1xx heads before an answer; servers send one or two, and nobody waits through a flood of them
 LISTEN_TURNS = 2  # a loop asks its sockets after it has run what was ready, and runs what they bring in the next turn
-RESTED_S = 1.0  # node and uvicorn drop idle connections after 5 s, others later; under load none rests so long
 
 _NO_TIMEOUT = ClientTimeout(total=None)
 _dials: ContextVar[bool] = ContextVar("dials", default=False)  # of a task that connects: whether it has got its slot
@@ -63,7 +63,7 @@ class Wire(ResponseHandler):
     _interim = 0
     _unsent = _NOTHING  # of the request under way
     _on_sent: Callable[[], None]  # while there is anything unsent
-    _rested_s: float | None = None  # loop time of the end of the last exchange
+    was_used = False  # whether it has carried a request before the one under way
 
     def __init__(self, loop: asyncio.AbstractEventLoop, parsing: Mapping[str, Any], inbox: memoryview) -> None:
         super().__init__(loop)
@@ -165,7 +165,7 @@ class Wire(ResponseHandler):
     def rest(self) -> None:
         """Between two exchanges: without a parser, whatever arrives stays visible to `is_connected`."""
         self._parser = None
-        self._rested_s = self._loop.time()
+        self.was_used = True
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """Take a head, unless it is one 1xx too many: the library skips any number of them."""
@@ -181,19 +181,12 @@ class Wire(ResponseHandler):
             self.transport.abort()
 
     def is_fit(self) -> bool:
-        """Whether the connection may serve a request: as `is_connected`, but a rested one as far as the kernel has got.
+        """Whether the connection may serve a request: as `is_connected`, but as far as the kernel has got.
 
-        A provider drops idle connections when it likes, and a request that meets its FIN is lost.
+        A provider drops idle connections when it likes, and a request that meets its FIN is lost; what it sends without
+        having been asked would be taken for the answer to the request that comes next.
         """
-        rested_s = self._rested_s
-        if rested_s is not None and self.transport is not None and self._loop.time() - rested_s > RESTED_S:
-            return not _has_sent(self.transport) and self.is_connected()
-        return self.is_connected()
-
-    @property
-    def was_used(self) -> bool:
-        """Whether it has carried a request before the one under way."""
-        return self._rested_s is not None
+        return self.is_connected() and self.transport is not None and not _has_sent(self.transport)
 
     def is_new(self) -> bool:
         """Whether it has carried no request yet and may carry one."""
@@ -212,8 +205,23 @@ class Wire(ResponseHandler):
         if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
             payload.set_exception(_broken_body(cause[0] if cause else exc))
 
+    def _read_last(self) -> None:
+        """Take what the kernel still has. The loop gives up a socket when a write fails, with an answer unread in it."""
+        transport = self.transport
+        if transport is None or transport.get_extra_info("sslcontext") is not None:
+            return  # under TLS only its own layer could read it
+        sock = _socket_of(transport)
+        try:
+            data = os.read(sock.fileno(), RECEIVE_BYTES) if sock is not None else b""
+        except (OSError, ValueError):  # there is nothing, or the socket is closed already
+            return
+        if data:
+            self.data_received(data)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell a reset from an end: stock aiohttp ends a body without length normally on either."""
+        if exc is not None:
+            self._read_last()
         payload = self._payload
         if payload is None or payload.is_eof():
             super().connection_lost(exc)

@@ -391,11 +391,8 @@ async def test_unread_body_holds_the_provider_back(upstream: AiohttpUpstream, pe
 
 
 @pytest.mark.parametrize("stray", [b"", answer(b"stray")], ids=["closed", "stray"])
-async def test_news_on_a_rested_connection(
-    upstream: AiohttpUpstream, peer: RawPeer, stray: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_news_on_a_connection_of_the_pool(upstream: AiohttpUpstream, peer: RawPeer, stray: bytes) -> None:
     """What the kernel has got since the last answer is looked at before a connection is used again."""
-    monkeypatch.setattr("gateway.upstream.connection.RESTED_S", 0.0)
     conn, _ = await exchanged(upstream, peer, None, answer(b"one"))
     if stray:
         conn.sock.send(stray)

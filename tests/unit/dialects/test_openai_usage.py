@@ -59,6 +59,22 @@ def test_use_04_cumulative_usage_on_every_chunk() -> None:
     assert heard.lane.measure() == (Usage(7, 3), "provider_final")
 
 
+@pytest.mark.parametrize(
+    "before",
+    [[chunk({"role": "assistant", "content": ""}, None, (7, 1))], [R(), T("a"), U(7, 1)], [R(), T("a"), FIN("stop", (7, 1))]],
+    ids=["on the first chunk", "in the middle", "with a finish that was none"],
+)
+def test_a_count_that_text_has_followed(before: list[bytes]) -> None:
+    """It is not the answer's: ours is, unless the provider counts again."""
+    more = [T("b"), T("c"), T("d")]
+
+    heard, counted = hear_openai(*before, *more, FIN(), DONE), hear_openai(*before, *more, FIN(), U(7, 9), DONE)
+
+    assert heard.lane.measure()[1] == "estimated"
+    assert heard.lane.measure()[0].completion_tokens >= 3
+    assert counted.lane.measure() == (Usage(7, 9), "provider_final")
+
+
 def test_a_broken_stream_counts_what_came() -> None:
     """The error frame and the books agree; a running count of the provider's is taken where it is ahead."""
     plain = hear_openai(R(), T("a"), T("b"))
