@@ -18,6 +18,8 @@ from tests.unit.dialects.conversations import (
 
 # -- usage --
 
+FIRST = chunk({"role": "assistant", "content": ""}, None, (7, 1))
+
 ENDINGS = {
     "on the finish chunk": ([FIN("stop", (7, 3)), DONE], Usage(7, 3), "provider_final"),
     "after the finish chunk": ([FIN("stop"), U(7, 3), DONE], Usage(7, 3), "provider_final"),
@@ -61,7 +63,7 @@ def test_use_04_cumulative_usage_on_every_chunk() -> None:
 
 @pytest.mark.parametrize(
     "before",
-    [[chunk({"role": "assistant", "content": ""}, None, (7, 1))], [R(), T("a"), U(7, 1)], [R(), T("a"), FIN("stop", (7, 1))]],
+    [[FIRST], [R(), T("a"), U(7, 1)], [R(), T("a"), FIN("stop", (7, 1))]],
     ids=["on the first chunk", "in the middle", "with a finish that was none"],
 )
 def test_a_count_that_text_has_followed(before: list[bytes]) -> None:
