@@ -206,7 +206,7 @@ class Wire(ResponseHandler):
             payload.set_exception(_broken_body(cause[0] if cause else exc))
 
     def _read_last(self) -> None:
-        """Take what the kernel still has: when a write fails, the loop gives up the socket with an answer unread in it."""
+        """Take what the kernel still has: a loop whose write fails gives up the socket with an answer unread in it."""
         transport = self.transport
         if transport is None or transport.get_extra_info("sslcontext") is not None:
             return  # under TLS only its own layer could read it
