@@ -51,7 +51,14 @@ clean:
 # The stamp, not the interpreter: an interrupted run leaves that one behind without pip.
 $(VENV)/.made:
 	sh tests/venv.sh $(PYTHON) $(VENV)
-	touch $@
+	echo $(PYTHON) >$@
+
+# Another PYTHON than made it makes it anew, stamps below included; where none is named, what is there will do.
+ifneq ($(origin PYTHON),file)
+ifneq ($(PYTHON),$(shell cat $(VENV)/.made 2>/dev/null))
+.PHONY: $(VENV)/.made
+endif
+endif
 
 $(VENV)/.run: $(VENV)/.made requirements.txt
 	$(PIP) install --require-hashes -r requirements.txt

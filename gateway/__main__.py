@@ -16,6 +16,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,10 @@ def _load_or_exit(config: str | None, overrides: dict[str, Any] | None = None) -
         sys.exit(1)
 
 
+def _warn(settings: Settings) -> None:
+    click.echo(warnings_text(settings), nl=False, err=True)
+
+
 def _config_path(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
     """The file that was named, by option or variable, else ./gateway.toml where there is one."""
     if named := given or environment().get("GATEWAY_CONFIG"):
@@ -69,7 +74,7 @@ _config = click.option(
     "--config",
     type=click.Path(dir_okay=False),
     callback=_config_path,
-    help="The file to read; by default the one named by GATEWAY_CONFIG, else ./gateway.toml.",
+    help="The file to read; by default the one named by GATEWAY_CONFIG, else ./gateway.toml where there is one.",
 )
 
 
@@ -90,6 +95,7 @@ def serve(config: str | None, host: str | None, port: int | None, workers: int |
     """Serve until SIGTERM."""
     overrides = {"server.host": host, "server.port": port, "server.workers": workers}
     settings = _load_or_exit(config, overrides)
+    _warn(settings)
     if settings.server.workers > 1:
         run_workers(settings, config, overrides)
     else:
@@ -119,11 +125,19 @@ def run_workers(settings: Settings, config: str | None, overrides: dict[str, Any
     serve_workers(settings, lambda: load(config, environ, overrides, presets=PRESETS), listener, directory)
 
 
-def run_single(settings: Settings, reread: Callable[[], Settings], greeting: str = "") -> None:
-    """Serve in this process. *reread* gives fresh settings for SIGHUP; *greeting* is shown once the port is ours."""
+def run_single(
+    settings: Settings, reread: Callable[[], Settings], greet: Callable[[str, int], str] | None = None
+) -> None:
+    """Serve in this process.
+
+    Args:
+        reread: Gives fresh settings for SIGHUP.
+        greet: Makes what is shown once we listen of the address and the port.
+    """
     listener = _listen_or_exit(settings)
-    if greeting:
-        click.echo(greeting)
+    if greet is not None:
+        host, port = listener.getsockname()[:2]  # of IPv6 there are four
+        click.echo(greet(host, port))
     metrics = MetricsRecorder()
     telemetry = configure(settings.logging.format, settings.logging.level, sys.stdout, on_drop=metrics.lines_dropped)
 
@@ -170,7 +184,7 @@ def demo(host: str | None, port: int | None) -> None:
         except SettingsError as exc:
             click.echo(problems_text(exc), err=True)
             sys.exit(1)
-        run_single(settings, read, banner(settings.server.port, environ))
+        run_single(settings, read, partial(banner, environ))
 
 
 @main.command()
@@ -179,7 +193,7 @@ def check(config: str | None) -> None:
     """Say everything that is wrong with the configuration."""
     settings = _load_or_exit(config)
     click.echo(summary_text(settings, config))
-    click.echo(warnings_text(settings), nl=False, err=True)
+    _warn(settings)
 
 
 @main.command()
@@ -190,7 +204,7 @@ def models(config: str | None) -> None:
     for model in build_catalog(settings, PRESETS).models.values():
         prices = " ".join(format_usd(pico * 1_000_000) for pico in (model.price.input, model.price.output))
         click.echo(f"{model.slug}  {model.model_class}  {prices}  {', '.join(route.id for route in model.routes)}")
-    click.echo(warnings_text(settings), nl=False, err=True)
+    _warn(settings)
 
 
 @main.command()

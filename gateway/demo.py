@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -42,6 +43,10 @@ _VENDOR_MODELS: Mapping[str, tuple[_Row, ...]] = {
     "groq": (("llama-3.3-70b-versatile", "budget", 131_072, 32_768, "0.59", "0.59", "0.79"),),
 }
 
+_LOOPBACK = {4: "127.0.0.1", 6: "::1"}  # by version of the protocol
+_EXPOSED = """
+  Other machines reach it too: the key is no secret, and what it asks of real providers is on your bill."""
+
 
 def document(provider_port: int, environ: Mapping[str, str]) -> dict[str, Any]:
     """The configuration of the demo, in the shape of a parsed gateway.toml."""
@@ -56,8 +61,10 @@ def document(provider_port: int, environ: Mapping[str, str]) -> dict[str, Any]:
         providers[vendor] = {"preset": vendor, "api_key": {"env": variable}}
         models |= {row[0]: _vendor_model(vendor, row) for row in _VENDOR_MODELS[vendor]}
     return {
-        # Nobody routes to a demo, so nobody need be told that it leaves; and Ctrl-C should not take long.
-        "server": {"accept_s": 0, "drain_s": 1},
+        # A host of its own, so that a platform's PORT does not open it: everybody knows its key, which spends what the
+        # vendors' keys are good for. Nobody routes to a demo, so nobody need be told that it leaves; and Ctrl-C should
+        # not take long.
+        "server": {"host": "127.0.0.1", "accept_s": 0, "drain_s": 1},
         "logging": {"format": "console"},
         "providers": providers,
         "models": models,
@@ -71,17 +78,18 @@ def vendors(environ: Mapping[str, str]) -> list[str]:
     return [name for name in _VENDOR_MODELS if environ.get(PRESETS[name].key_variable or "")]
 
 
-def banner(port: int, environ: Mapping[str, str]) -> str:
-    """What a newcomer needs, ready to be pasted."""
-    base = f"http://127.0.0.1:{port}"
+def banner(environ: Mapping[str, str], host: str, port: int) -> str:
+    """What a newcomer needs, ready to be pasted. *host* is the numeric address of the socket that listens."""
+    address = ipaddress.ip_address(host)
+    base = _url(_LOOPBACK[address.version] if address.is_unspecified else host, port)
     found = vendors(environ)
     real = ", ".join(found) if found else "none (set OPENAI_API_KEY, ANTHROPIC_API_KEY, ... and start again)"
     return f"""
-  The gateway listens on {base}   key: {KEY}
+  The gateway listens on {_url(host, port)}   key: {KEY}{"" if address.is_loopback else _EXPOSED}
   Built-in models: {", ".join(BUILT_IN)}
   Real providers:  {real}
 
-  curl -N {base}/v1/chat/completions \\
+  curl -sSN {base}/v1/chat/completions \\
     -H "Authorization: Bearer {KEY}" -H "Content-Type: application/json" \\
     -d '{{"model":"demo-story","messages":[{{"role":"user","content":"Tell me a story"}}],"stream":true}}'
 
@@ -90,6 +98,10 @@ def banner(port: int, environ: Mapping[str, str]) -> str:
 
   Ctrl-C stops it.
 """
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextmanager

@@ -31,6 +31,7 @@ The gateway reads one TOML file, the environment and the command line. For a sin
 5. the default.
 
 The file is the one named by `--config` or, without it, by `GATEWAY_CONFIG`, else `./gateway.toml` where there is one.
+Without a file there are no models and no keys: `serve` starts all the same, warns, and refuses every request.
 
 Everything that is wrong is reported at once, each problem with its place, and nothing starts. An unknown name is a
 problem, and so is a setting that this version would not enforce. `SIGHUP` reads the file again; if it has problems, the

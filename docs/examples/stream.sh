@@ -1,7 +1,7 @@
 #!/bin/sh
-# -N prints each frame when it comes.
+# -N prints each frame when it comes; -sS keeps the progress meter out where the output is piped.
 set -eu
-curl -N --fail-with-body "${ANOMAN_BASE_URL:-http://127.0.0.1:8080}/v1/chat/completions" \
+curl -sSN --fail-with-body "${ANOMAN_BASE_URL:-http://127.0.0.1:8080}/v1/chat/completions" \
   -H "Authorization: Bearer ${ANOMAN_API_KEY:-anm-sk-demo}" \
   -H "Content-Type: application/json" \
   -d '{

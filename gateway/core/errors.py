@@ -36,7 +36,10 @@ def _bad_request(code: str, message: str, status: int = 400) -> ErrorKind:
     return ErrorKind(code, status, "invalid_request_error", "invalid_request_error", message)
 
 
-MODEL_NOT_FOUND = _bad_request("model_not_found", "The model does not exist or this key may not use it here.")
+MODEL_NOT_FOUND = _bad_request(
+    "model_not_found",
+    "The model does not exist or this key may not use it here. GET /v1/models lists those it may use.",
+)
 CONTEXT_LENGTH_EXCEEDED = _bad_request("context_length_exceeded", "The request is longer than the model's context.")
 INVALID_REQUEST = _bad_request("invalid_request", "The request is not valid.")
 INVALID_HOST = _bad_request("invalid_host", "The Host header is missing or malformed.")

@@ -18,7 +18,8 @@ from gateway.demo_provider.prompt import Prompt
 class Dialect(Protocol):
     """How one language writes an answer; one object writes one answer. `reason` is stop, length or tool."""
 
-    def start(self) -> bytes: ...
+    def start(self, said: str | ToolCall) -> bytes:
+        """The frames before *said*, which comes first."""
 
     def text(self, piece: str) -> bytes: ...
 
@@ -65,8 +66,8 @@ class OpenAIChat:
         counts["total_tokens"] = self._prompt.tokens + tokens
         return {**counts, "prompt_tokens_details": {"cached_tokens": 0}}
 
-    def start(self) -> bytes:
-        return self._chunk({"role": "assistant", "content": ""})
+    def start(self, said: str | ToolCall) -> bytes:
+        return self._chunk({"role": "assistant", "content": "" if isinstance(said, str) else None})
 
     def text(self, piece: str) -> bytes:
         return self._chunk({"content": piece})
@@ -148,7 +149,7 @@ class AnthropicMessages:
         self._in_text = False
         return self._event("content_block_stop", index=self._block) if self._block >= 0 else b""
 
-    def start(self) -> bytes:
+    def start(self, said: str | ToolCall) -> bytes:
         return self._event("message_start", message=self._message([], 1, None)) + self._event("ping")
 
     def text(self, piece: str) -> bytes:

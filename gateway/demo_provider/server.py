@@ -96,7 +96,7 @@ async def _stream(request: web.Request, prompt: Prompt, dialect: Dialect, said: 
             async for item in said:
                 if not response.prepared:
                     await response.prepare(request)
-                    await response.write(dialect.start())
+                    await response.write(dialect.start(item))
                 tally.add(item)
                 for frame in [dialect.text(item)] if isinstance(item, str) else dialect.call(item):
                     await response.write(frame)

@@ -60,17 +60,14 @@ def read_user(value: object) -> str | None:
 
 
 def _param(text: str) -> str | None:
-    place = _PLACE.search(text)
-    if place is not None:
-        return place.group(1) or None
-    missing = _MISSING.search(text)
-    return missing.group(1) if missing else None
+    """The member at fault: the place that is named, and in it the member that is missing."""
+    found = _PLACE.search(text), _MISSING.search(text)
+    return ".".join(part[1] for part in found if part is not None and part[1]) or None
 
 
 def _sentence(text: str) -> str:
-    param, place, missing = _param(text), _PLACE.search(text), _MISSING.search(text)
-    if missing is not None:
-        inside = f"{place[1]}." if place is not None else ""
-        return f"{inside}{missing[1]}: This field is required."
+    param = _param(text)
+    if _MISSING.search(text) is not None:
+        return f"{param}: This field is required."
     what = _QUOTED.sub(lambda quoted: _TYPE.sub(_in_json, quoted[0]), _PLACE.sub("", text).rstrip("."))
     return f"{param}: {what}." if param and f"`{param}`" not in what else f"{what}."

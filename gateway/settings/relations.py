@@ -8,12 +8,10 @@ from typing import Any
 from gateway.providers.presets import Preset
 from gateway.settings.fields import shown, written
 from gateway.settings.reader import Reader, beneath, good, key_place
-
-# From the end of the drain to the exit, at most: farewell 2 s, connections 0.75, tasks 0.75, log 1.
-TAIL_S = 4.5
+from gateway.settings.sections import TAIL_S
 
 # (section, setting, relation, setting): the first must be that of the second.
-_ORDERED = (
+ORDERED = (
     ("server", "max_body_bytes", "at most", "max_image_body_bytes"),
     ("upstream", "breaker_open_s", "at most", "breaker_open_max_s"),
 )
@@ -23,7 +21,7 @@ def check_relations(
     reader: Reader, scalars: Mapping[str, Any], tables: Mapping[str, Any], presets: Mapping[str, Preset]
 ) -> None:
     """Note every relation that does not hold. Sections and entries may be `Broken`."""
-    for section, small, relation, large in _ORDERED:
+    for section, small, relation, large in ORDERED:
         values = good(scalars[section])
         if {small, large} <= values.keys() and values[small] > values[large]:
             left, right = written(values[small]), written(values[large])

@@ -16,6 +16,8 @@ MIB = 1024 * KIB
 # Longest time a setting may name. An hour is beyond every proxy between a client and us; more is a typing error.
 _HOUR_S = 3600
 _TIME = (0.01, _HOUR_S)
+# From the end of the drain to the exit, at most: farewell 2 s, connections 0.75, tasks 0.75, log 1.
+TAIL_S = 4.5
 _BYTES = (KIB, 1024 * MIB)
 
 
@@ -38,8 +40,12 @@ class ServerSettings:
         10_000,
         bounds=(1, 1_000_000),
     )
-    max_body_bytes: int = setting("Longest request body without images.", 4 * MIB, bounds=_BYTES)
-    max_image_body_bytes: int = setting("Longest request body with images.", 24 * MIB, bounds=_BYTES)
+    max_body_bytes: int = setting(
+        "Longest request body without images, at most `max_image_body_bytes`.", 4 * MIB, bounds=_BYTES
+    )
+    max_image_body_bytes: int = setting(
+        "Longest request body with images, at least `max_body_bytes`.", 24 * MIB, bounds=_BYTES
+    )
     first_byte_s: float = setting("Longest silence of a new connection.", 5.0, bounds=_TIME)
     header_s: float = setting("Longest time for a request line and its headers to arrive.", 10.0, bounds=_TIME)
     body_s: float = setting("Longest time for a request body to arrive.", 30.0, bounds=_TIME)
@@ -50,10 +56,16 @@ class ServerSettings:
         bounds=(0, _HOUR_S),
     )
     drain_s: float = setting(
-        "How long after SIGTERM streams may go on before they end with the shutdown frame.", 22.0, bounds=(0, _HOUR_S)
+        "How long after SIGTERM streams may go on before they end with the shutdown frame; "
+        f"at least {TAIL_S} s less than `exit_s`, for the last frames and for closing.",
+        22.0,
+        bounds=(0, _HOUR_S),
     )
     exit_s: float = setting(
-        "Longest time from SIGTERM to exit; Heroku kills what is left after 30 s.", 27.0, bounds=_TIME
+        f"Longest time from SIGTERM to exit, at least {TAIL_S} s more than `drain_s`; "
+        "Heroku kills what is left after 30 s.",
+        27.0,
+        bounds=_TIME,
     )
 
 
@@ -135,8 +147,10 @@ class UpstreamSettings:
         "Failures within the window that take a route out of service.", 10, bounds=(1, 100_000)
     )
     breaker_window_s: float = setting("The window in which failures are counted.", 10.0, bounds=_TIME)
-    breaker_open_s: float = setting("How long a route rests at first; it doubles while probes fail.", 5.0, bounds=_TIME)
-    breaker_open_max_s: float = setting("Longest rest of a route.", 30.0, bounds=_TIME)
+    breaker_open_s: float = setting(
+        "How long a route rests at first; it doubles up to `breaker_open_max_s` while probes fail.", 5.0, bounds=_TIME
+    )
+    breaker_open_max_s: float = setting("Longest rest of a route, at least `breaker_open_s`.", 30.0, bounds=_TIME)
     retry_budget_percent: int = setting(
         "Further attempts allowed, as a share of all requests of late.", 10, bounds=(0, 100)
     )

@@ -18,7 +18,7 @@ import pytest_asyncio
 from prometheus_client import Counter
 
 from gateway.__main__ import main
-from gateway.demo import BUILT_IN, KEY
+from gateway.demo import BUILT_IN, KEY, document
 from gateway.metrics import MetricsRecorder
 from tests.conformance.blocks import Block, blocks, masked
 from tests.conformance.demo import DEMO, ROOT, Run, Served, serving
@@ -115,7 +115,7 @@ async def test_shell(demo: Served, block: Block) -> None:
     """It ends well and gets an answer that is no error."""
     run = await demo.shell(block.text)
 
-    assert run.code == 0
+    assert (run.code, run.errors) == (0, "")
     assert '"_anoman"' in run.out
     assert '"error"' not in run.out
 
@@ -212,6 +212,17 @@ async def test_models_of_the_demo() -> None:
     rows = re.findall(r"^\| `(demo-[a-z]+)` \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
     assert dict(rows) == BUILT_IN
+
+
+async def test_limits_of_the_demo() -> None:
+    """The limits that the first page tells of are those of the demo's key."""
+    (tier,) = document(1, {})["tiers"].values()
+
+    text = (ROOT / "README.md").read_text()
+    said = re.search(r"`anm-sk-demo` may ask (\d+) times\s+a minute and (\d+) at once", text)
+
+    assert said is not None
+    assert {"rpm": int(said[1]), "inflight": int(said[2])} == tier
 
 
 async def test_metrics() -> None:

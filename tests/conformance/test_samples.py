@@ -79,8 +79,8 @@ async def test_raw_parser_sees_the_failure(demo: Served, model: str, error: str)
 
 
 async def test_curl(demo: Served) -> None:
-    """The curl line prints frames to the terminator."""
+    """The curl line prints frames to the terminator, and nothing else, to a pipe neither."""
     run = await demo.run(["sh", str(EXAMPLES / "stream.sh")])
 
-    assert run.code == 0
+    assert (run.code, run.errors) == (0, "")
     assert run.out.endswith("data: [DONE]\n\n")

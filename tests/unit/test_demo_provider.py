@@ -154,7 +154,7 @@ async def _first(frames: Any, count: int) -> Any:
 
 
 async def test_tool_call_in_pieces(demo: Demo) -> None:
-    """Given a tool, it calls it with arguments that fit the schema; they come in pieces."""
+    """Given a tool, it calls it with arguments that fit the schema; they come in pieces, beside no text."""
     openai, _ = await streamed(demo, OPENAI, chat("demo-tools", tools=OPENAI_TOOLS))
     anthropic, _ = await streamed(demo, ANTHROPIC, messages("demo-tools", tools=ANTHROPIC_TOOLS))
 
@@ -168,6 +168,7 @@ async def test_tool_call_in_pieces(demo: Demo) -> None:
     )
     assert len(pieces) > 3
     assert json.loads(text_of(openai)) == json.loads(text_of(anthropic)) == ARGUMENTS
+    assert parsed(openai)[0]["choices"][0]["delta"] == {"role": "assistant", "content": None}
     assert [(start["type"], start["name"], start["input"]) for start in starts] == [("tool_use", "weather", {})]
     assert parsed(openai)[-2]["choices"][0]["finish_reason"] == "tool_calls"
     assert parsed(anthropic)[-2]["delta"]["stop_reason"] == "tool_use"

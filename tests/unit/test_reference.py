@@ -25,6 +25,7 @@ from gateway.settings.entries import (
     TierEntry,
 )
 from gateway.settings.fields import rules_of, variable_of
+from gateway.settings.relations import ORDERED
 from gateway.settings.sections import SCALAR_SECTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -78,6 +79,18 @@ def test_every_setting_has_a_sentence(cls: type[object]) -> None:
     for rule in rules_of(cls).values():
         assert re.fullmatch(r"[A-Z][^|\n]+\.", rule.description), rule.name
         assert f"| {rule.description} |" in text
+
+
+@pytest.mark.parametrize(
+    ("section", "one", "other"),
+    [("server", "drain_s", "exit_s"), *((section, small, large) for section, small, _, large in ORDERED)],
+)
+def test_what_must_hold_between_settings_is_documented(section: str, one: str, other: str) -> None:
+    """Where a setting is bounded by another, the sentence of each names the other."""
+    rules = rules_of(SCALAR_SECTIONS[section])
+
+    assert f"`{other}`" in rules[one].description
+    assert f"`{one}`" in rules[other].description
 
 
 def test_every_preset_is_documented() -> None:

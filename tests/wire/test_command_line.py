@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.demo import banner
+from gateway.providers.presets import PRESETS
+from gateway.settings import load, warnings_text
 from tests.support.acts import wait
 from tests.support.client import Client
 from tests.support.config import KEY, model, standard, toml
@@ -103,6 +107,24 @@ def test_models_of_nothing_warns(tmp_path: Path) -> None:
         "warning: no models are configured",
         "warning: no keys are configured",
     ]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_serve_of_nothing_warns(tmp_path: Path, workers: str) -> None:
+    """`serve` without a file starts, and says once, in the words of `check`, that nobody would be served."""
+    environ = QUIET | {"PYTHONPATH": str(ROOT), "GATEWAY_CONFIG": "", "GATEWAY_SERVER_ACCEPT_S": "0"}
+    command = [sys.executable, "-m", "gateway", "serve", "--port", "0", "--workers", workers]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert any("server.started" in line for line in iter(process.stdout.readline, ""))
+
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert errors == warnings_text(load(None, {}, {}, presets=PRESETS))
 
 
 def test_settings_masks_secrets(tmp_path: Path) -> None:
@@ -202,18 +224,26 @@ async def test_reload_of_a_bad_file_changes_nothing(provider: FakeProvider) -> N
     assert reply.status == 200
 
 
-async def test_demo_streams_and_leaves_on_ctrl_c() -> None:
-    """`gateway demo` prints a key and a curl line, streams both dialects, and exits 0 on SIGINT with its provider."""
-    port = free_port()
-    command = [sys.executable, "-m", "gateway", "demo", "--port", str(port)]
+async def demo(*options: str, **environ: str) -> tuple[asyncio.subprocess.Process, str]:
+    """`gateway demo` once it serves, and what it has printed until then."""
+    command = [sys.executable, "-m", "gateway", "demo", *options]
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, env=QUIET, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command, cwd=ROOT, env=QUIET | environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     text = ""
     async with asyncio.timeout(30):
         while "server.started" not in text:
-            text += (await process.stdout.readline()).decode()
+            line = await process.stdout.readline()
+            assert line, text
+            text += line.decode()
+    return process, text
+
+
+async def test_demo_streams_and_leaves_on_ctrl_c() -> None:
+    """`gateway demo` prints a key and a curl line, streams both dialects, and exits 0 on SIGINT with its provider."""
+    port = free_port()
+    process, text = await demo("--port", str(port))
     client = Client(port, [("authorization", f"Bearer {DEMO_KEY}")])
 
     models = (await client.request("GET", "/v1/models")).json["data"]
@@ -223,12 +253,72 @@ async def test_demo_streams_and_leaves_on_ctrl_c() -> None:
     rest, errors = await asyncio.wait_for(process.communicate(), 20)
 
     assert DEMO_KEY in text
-    assert f"curl -N http://127.0.0.1:{port}/v1/chat/completions" in text
+    assert f"curl -sSN http://127.0.0.1:{port}/v1/chat/completions" in text
     assert {"demo-echo", "demo-story", "demo-broken"} <= {entry["id"] for entry in models}
     assert "Halo dunia" in text_of(frames)
     assert process.returncode == 0
     assert errors == b""
     assert b"server.stopped" in rest
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "host", "others"),
+    [
+        ([], {}, "127.0.0.1", False),
+        (["--host", "127.0.0.2"], {}, "127.0.0.2", False),
+        ([], {"GATEWAY_SERVER_HOST": "0.0.0.0"}, "0.0.0.0", True),
+    ],
+    ids=["by default", "option", "variable"],
+)
+async def test_demo_stays_on_loopback(options: list[str], environ: dict[str, str], host: str, others: bool) -> None:
+    """A platform's PORT gives the demo its port and no other address; one that is asked for is told as it is."""
+    port = free_port()
+
+    process, text = await demo(*options, PORT=str(port), **environ)
+    try:
+        reached = not await asyncio.to_thread(socket_error, "127.0.0.3", port)
+    finally:
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), 20)
+
+    assert f"listens on http://{host}:{port} " in text
+    assert reached == ("Other machines" in text) == others
+
+
+def socket_error(host: str, port: int) -> int:
+    """What connecting fails with, 0 for nothing."""
+    with socket.socket() as sock:
+        return sock.connect_ex((host, port))
+
+
+async def test_demo_tells_the_port_it_got() -> None:
+    """Where the system chooses the port, the banner has the one it chose."""
+    process, text = await demo("--port", "0")
+    found = re.search(r"curl -sSN http://127\.0\.0\.1:(\d+)/", text)
+    assert found is not None
+
+    reply = await Client(int(found[1])).request("GET", "/readyz")
+    process.send_signal(signal.SIGINT)
+    await asyncio.wait_for(process.communicate(), 20)
+
+    assert reply.status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "base"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80"),
+        ("192.0.2.7", "http://192.0.2.7:80"),
+        ("0.0.0.0", "http://127.0.0.1:80"),
+        ("::1", "http://[::1]:80"),
+        ("::", "http://[::1]:80"),
+    ],
+)
+def test_demo_samples_can_be_pasted(host: str, base: str) -> None:
+    """The banner's samples have an address that can be connected to, wherever the demo listens."""
+    text = banner({}, host, 80)
+
+    assert re.findall(r"https?://[^/\s\"]+", text)[1:] == [base] * 3
 
 
 @pytest.mark.parametrize("moment", ["selectors", "click", "msgspec", "aiohttp", "gateway.app", "gateway.demo"])
@@ -265,7 +355,6 @@ def test_integers_are_bounded() -> None:
 def test_demo_knows_the_vendors_whose_keys_are_set() -> None:
     """A vendor's models are there exactly when its usual key variable is set."""
     from gateway.demo import document
-    from gateway.providers.presets import PRESETS
     from gateway.settings import from_document
 
     with_key = document(1, {"ANTHROPIC_API_KEY": "sk-ant-x"})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.core.errors import GatewayError
+from gateway.core.catalog import Tier
+from gateway.core.errors import INFLIGHT_CAP, ErrorKind, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Counters, Refused
 from gateway.core.receipt import Receipt
@@ -19,9 +20,16 @@ class Admit:
         verdict = await self._counters.admit(exchange.key, exchange.request_id)
         exchange.limits = verdict.limits
         if isinstance(verdict, Refused):
-            raise GatewayError(verdict.kind, retry_after_s=verdict.retry_after_s)
+            message = _message(verdict.kind, exchange.key.tier)
+            raise GatewayError(verdict.kind, message, retry_after_s=verdict.retry_after_s)
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
         """Give the slot back."""
         self._counters.release(exchange.key, exchange.request_id)
+
+
+def _message(kind: ErrorKind, tier: Tier) -> str:
+    """The sentence of *kind* with the limit that was met: the whole key's, as in the headers, not a worker's part."""
+    limit = tier.inflight if kind is INFLIGHT_CAP else tier.rpm
+    return f"{kind.message.removesuffix('.')}; its limit is {limit}."

@@ -246,17 +246,19 @@ def test_mutated_bodies(dialect: DialectName, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("body", "param", "reason"),
     [
         (b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":"yes"}',
-         "stream: Expected `boolean | null`, got `string`."),
-        (b'{"model":"m"}', "messages: This field is required."),
-        (b'{"model":"m","messages":[{"role":"user","content":"x"}],"n":0}', "n: Expected `integer` >= 1."),
+         "stream", "Expected `boolean | null`, got `string`."),
+        (b'{"model":"m"}', "messages", "This field is required."),
+        (b'{"model":"m","messages":[{"role":"user","content":"x"},{"content":"x"}]}',
+         "messages[1].role", "This field is required."),
+        (b'{"model":"m","messages":[{"role":"user","content":"x"}],"n":0}', "n", "Expected `integer` >= 1."),
     ],
 )
-def test_refusals_speak_json(body: bytes, message: str) -> None:
-    """A refusal begins with the member and has JSON's words for types."""
+def test_refusals_speak_json(body: bytes, param: str, reason: str) -> None:
+    """A refusal begins with the member, which is its `param`, and has JSON's words for types."""
     with pytest.raises(GatewayError) as caught:
         DIALECTS["openai_chat"].read_call(body, CallOptions(), ())
 
-    assert caught.value.message == message
+    assert (caught.value.param, caught.value.message) == (param, f"{param}: {reason}")

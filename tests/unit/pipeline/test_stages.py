@@ -47,6 +47,7 @@ async def test_admission_tells_where_the_key_stands() -> None:
     assert first is None
     assert [each.limits for each in exchanges] == [Limits(2, 1), Limits(2, 0), Limits(2, 0)]
     assert (error.kind.code, error.retry_after_s) == ("rate_limit_exceeded", 45.0)
+    assert error.message == "Too many requests this minute for this key; its limit is 2."
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,7 @@ async def test_the_slot_is_given_back(play: Play) -> None:
         busy = await refusal(admit, exchange(ONE))
         scene.leave()
         assert busy.kind.code == "inflight_cap"
+        assert busy.message == "Too many requests of this key are running at once; its limit is 1."
 
     await scene.end()
 
