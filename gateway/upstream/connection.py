@@ -181,12 +181,13 @@ class Wire(ResponseHandler):
             self.transport.abort()
 
     def is_fit(self) -> bool:
-        """Whether the connection may serve a request: as `is_connected`, but as far as the kernel has got.
+        """Whether the connection may serve a request: as `is_connected`, but a used one as far as the kernel has got.
 
         A provider drops idle connections when it likes, and a request that meets its FIN is lost; what it sends without
         having been asked would be taken for the answer to the request that comes next.
         """
-        return self.is_connected() and self.transport is not None and not _has_sent(self.transport)
+        transport = self.transport
+        return self.is_connected() and not (self.was_used and transport is not None and _has_sent(transport))
 
     def is_new(self) -> bool:
         """Whether it has carried no request yet and may carry one."""
