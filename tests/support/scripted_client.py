@@ -77,6 +77,7 @@ class ScriptedSink:
 
     def _hear_end(self) -> None:
         if self._is_closed and not self.blocked:
+            self._is_closed = False
             self._hear("end")
 
     def _hear(self, word: str) -> None:

@@ -219,9 +219,11 @@ class Oracle:
             return
         if said.breaks:
             self.over = True
-        elif said.ends or counted:
+        elif said.ends:
             self.complete |= self.held
-            self.over = said.ends or self.complete
+            self.over = True
+        elif counted:
+            self.over = self.complete
         elif said.opens is not None:
             self._chunk(said, said.opens)
 
