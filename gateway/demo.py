@@ -23,10 +23,15 @@ BUILT_IN = {
     "demo-broken": "breaks off in the middle",
     "demo-truncated": "ends without its terminator",
     "demo-busy": "is always overloaded",
+    "demo-chat": "says what you said; its provider speaks OpenAI's dialect alone",
+    "demo-messages": "says what you said; its provider speaks Anthropic's dialect alone",
 }
+_DIALECTS = ("openai", "anthropic")  # of the built-in provider, in fallback order
+_ONLY: Mapping[str, tuple[str, ...]] = {"demo-chat": ("openai",), "demo-messages": ("anthropic",)}
 
 # Models that come alive with a vendor's key: class, context window, longest answer, then USD per million tokens
-# (input, cached input, output), from the vendors' public price lists of November 2026.
+# (input, cached input, output), from the vendors' public price lists of November 2026. Where they name no price of
+# cached input it is that of input, where no longest answer, the window.
 _Row = tuple[str, str, int, int, str, str, str]
 _VENDOR_MODELS: Mapping[str, tuple[_Row, ...]] = {
     "openai": (
@@ -41,6 +46,12 @@ _VENDOR_MODELS: Mapping[str, tuple[_Row, ...]] = {
     ),
     "deepseek": (("deepseek-chat", "budget", 128_000, 8_192, "0.28", "0.028", "0.42"),),
     "groq": (("llama-3.3-70b-versatile", "budget", 131_072, 32_768, "0.59", "0.59", "0.79"),),
+    "mistral": (("mistral-small-latest", "budget", 256_000, 256_000, "0.15", "0.015", "0.60"),),
+    "xai": (("grok-4.6", "premium", 500_000, 500_000, "2.00", "0.50", "6.00"),),
+    "moonshot": (("kimi-k2.6", "mid", 262_144, 262_144, "0.95", "0.16", "4.00"),),
+    "cerebras": (("gpt-oss-120b", "budget", 131_072, 32_768, "0.35", "0.35", "0.75"),),
+    "together": (("openai/gpt-oss-120b", "budget", 131_072, 131_072, "0.15", "0.15", "0.60"),),
+    "fireworks": (("accounts/fireworks/models/gpt-oss-120b", "budget", 131_072, 131_072, "0.15", "0.15", "0.60"),),
 }
 
 _LOOPBACK = {4: "127.0.0.1", 6: "::1"}  # by version of the protocol
@@ -129,7 +140,7 @@ def provider_process() -> Iterator[int]:
 
 
 def _built_in(name: str) -> dict[str, Any]:
-    routes = [{"provider": f"demo-{dialect}", "model": name} for dialect in ("openai", "anthropic")]
+    routes = [{"provider": f"demo-{dialect}", "model": name} for dialect in _ONLY.get(name, _DIALECTS)]
     price = {"input": "3.00", "cached_input": "0.30", "output": "5.00"}
     return {
         "class": "mid",

@@ -56,7 +56,8 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         ModelEntry,
         'What clients may ask for. `NAME` is what they send; quote it, as in `[models."gpt-4o"]`. `context_window`, '
         "`max_output_tokens`, `input` and `tools` describe the model in `GET /v1/models`; this version does not check "
-        "requests against them, the provider does.",
+        "requests against them, the provider does. A translated call asks for at most `max_output_tokens`, and for as "
+        "many where it has to say a number and the client did not.",
     ),
     (
         "tiers.NAME",
@@ -115,10 +116,10 @@ look". No line holds the content of a request or an answer, nor a secret.
 
 # When each error happens; a test keeps it complete.
 MEANINGS: Mapping[str, str] = {
-    "model_not_found": "No model of that name is in the catalogue, the key's tier does not admit its class, or none of "
-    "its routes speaks the endpoint's dialect (`dialects` in `GET /v1/models`).",
+    "model_not_found": "No model of that name is in the catalogue, or the key's tier does not admit its class.",
     "context_length_exceeded": "The provider said so; the gateway does not count a request's tokens beforehand.",
-    "invalid_request": "The body is not the JSON object that the endpoint takes; `param` names the field at fault.",
+    "invalid_request": "The body is not the JSON object that the endpoint takes, or asks for what none of the model's "
+    "providers can do ([translation.md](translation.md)); `param` names the field at fault.",
     "invalid_host": "The request has no `Host` header, or one that is no host name.",
     "invalid_api_key": "No key was sent, or one that the gateway does not know.",
     "not_found": "The path is none of the gateway's; the message names those that serve models.",
@@ -161,7 +162,8 @@ def settings_markdown() -> str:
         parts.append(f"\n### [{place}]\n\n{text}\n")
         parts.append(_table(("Setting", "Type", "Default", "Bounds", "Meaning"), _nested_rows("", cls)))
     parts.append("\n## Presets\n\nWhat `preset` of a provider may be.\n")
-    parts.append(_table(("Preset", "Dialect", "base_url", "Type", "Region", "Usual key variable"), _preset_rows()))
+    heads = ("Preset", "Dialect", "base_url", "Type", "Region", "Usual key variable", "Note")
+    parts.append(_table(heads, _preset_rows()))
     parts.append(_LATER_HEAD)
     parts.extend(_later_lines())
     return "\n".join(parts) + "\n"
@@ -254,7 +256,8 @@ def _preset_rows() -> list[tuple[str, ...]]:
 def _preset_row(preset: Preset) -> tuple[str, ...]:
     base_url = f"`{preset.base_url}`" if preset.base_url else "required"
     variable = f"`{preset.key_variable}`" if preset.key_variable else ""
-    return f"`{preset.name}`", f"`{preset.dialect}`", base_url, f"`{preset.type}`", preset.region, variable
+    facts = (f"`{preset.name}`", f"`{preset.dialect}`", base_url, f"`{preset.type}`", preset.region)
+    return (*facts, variable, preset.note)
 
 
 def _later_lines() -> list[str]:

@@ -10,9 +10,14 @@ from gateway.core.catalog import DialectName
 
 
 class CallOptions(Struct, frozen=True, gc=False):
-    """The gateway's own request headers, read."""
+    """The gateway's own request headers, read.
+
+    Attributes:
+        strict_params: The call is to be refused where a provider cannot take all of it.
+    """
 
     strip_extension: bool = False
+    strict_params: bool = False
     session_id: str | None = None
     agent_id: str | None = None
 
@@ -37,17 +42,29 @@ class Call(Struct, frozen=True):
     forward_headers: tuple[tuple[str, str], ...] = ()
 
 
+class Params(Struct, frozen=True, gc=False):
+    """What of a call its provider got in another form, and what not at all, in the client's words."""
+
+    translated: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+ALL_PARAMS = Params()  # a provider that got the call as it was
+
+
 class UpstreamRequest(Struct, frozen=True, gc=False):
     """A request to a provider, ready to be sent. Built purely; `headers` hold the credential and are not for logs.
 
     Attributes:
         fresh: Over a new connection: one from the pool has just turned out to be dead.
+        params: What became of the call on its way into `body`.
     """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     fresh: bool = False
+    params: Params = ALL_PARAMS
 
     def __repr__(self) -> str:
         return f"UpstreamRequest(url={self.url!r}, {len(self.body)} bytes)"

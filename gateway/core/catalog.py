@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,8 +18,11 @@ Mode = Literal["realtime", "provider_cache", "batch", "cache_hit"]
 class Provider:
     """One upstream account: where it is, how to speak to it, and the credential header it wants.
 
-    `secret` is a header pair such as `("Authorization", "Bearer sk-...")`, or None where no credential is needed; it is
-    kept out of `repr`.
+    Attributes:
+        secret: A header pair such as `("Authorization", "Bearer sk-...")`, or None where no credential is needed; kept
+            out of `repr`.
+        path: What follows the base URL, by the provider's own name for a model; None where it is the dialect's.
+        omits: Members of a body that are never sent there: its API refuses them, and does unasked what they ask for.
     """
 
     name: str
@@ -29,6 +32,8 @@ class Provider:
     region: str
     weight: Weight
     secret: tuple[str, str] | None = field(default=None, repr=False)
+    path: Callable[[str], str] | None = field(default=None, repr=False)
+    omits: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

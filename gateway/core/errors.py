@@ -132,6 +132,7 @@ class GatewayError(Exception):
         param: The request field at fault, as in `messages[0].role`.
         retry_after_s: Seconds to wait, instead of the row's.
         error_code: A provider's own code that clients act on (Anthropic's `details.error_code`).
+        unsupported: Members that cannot be had together with this one (Anthropic's `details.unsupported`).
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class GatewayError(Exception):
         param: str | None = None,
         retry_after_s: float | None = None,
         error_code: str | None = None,
+        unsupported: tuple[str, ...] = (),
     ) -> None:
         super().__init__(kind.code)
         self.kind = kind
@@ -149,6 +151,7 @@ class GatewayError(Exception):
         self.param = param
         self.retry_after_s = kind.retry_after_s if retry_after_s is None else retry_after_s
         self.error_code = error_code or kind.code
+        self.unsupported = unsupported
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from gateway.core.call import Call
+from gateway.core.call import ALL_PARAMS, Call, Params
 from gateway.core.catalog import Key, Model, Route
 from gateway.core.errors import Failure
 from gateway.core.usage import NO_USAGE, Basis, Usage
@@ -49,6 +49,7 @@ class Exchange(Struct):
     All `*_s` stamps are seconds of the monotonic clock; None means that it has not happened.
 
     Attributes:
+        params: What became of the call for the route that was asked last.
         dispatched_s: The first request left for a provider.
         answered_s: The upstream's first good frame (or whole JSON body) was here.
         committed_s: The client's status and headers were settled.
@@ -73,6 +74,7 @@ class Exchange(Struct):
     status: int = 0
     error_code: str | None = None
     note: str | None = None
+    params: Params = ALL_PARAMS
     dispatched_s: float | None = None
     answered_s: float | None = None
     committed_s: float | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.core.call import Params
 from gateway.core.catalog import Mode, Provider
 from gateway.core.exchange import AttemptResult, Exchange, Outcome
 from gateway.core.money import Weight, format_usd, weigh
@@ -54,6 +55,7 @@ class Receipt(Struct, frozen=True, gc=False):
     weighted_tokens: int
     cost_pico_usd: int
     note: str | None
+    params: Params
     user: str | None
     session_id: str | None
     agent_id: str | None
@@ -92,7 +94,7 @@ def extension(receipt: Receipt) -> dict[str, Any]:
         "burst": {"active": False},
         "billing": None,
         "usage_basis": receipt.usage_basis,
-        "params": {"translated": [], "dropped": []},
+        "params": {"translated": receipt.params.translated, "dropped": receipt.params.dropped},
         "trace_id": receipt.trace_id,
         "overhead_ms": receipt.overhead_ms,
     }
@@ -231,6 +233,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, tariff: Tarif
         weighted_tokens=weighted,
         cost_pico_usd=cost,
         note=exchange.note,
+        params=exchange.params,
         user=call.user,
         session_id=call.options.session_id,
         agent_id=call.options.agent_id,

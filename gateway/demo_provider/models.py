@@ -125,6 +125,8 @@ BUSY = "demo-busy"
 
 MODELS: dict[str, Callable[[Prompt, Clock], Said] | None] = {
     "demo-echo": echo,
+    "demo-chat": echo,
+    "demo-messages": echo,
     "demo-story": story,
     "demo-tools": tools,
     "demo-vision": vision,

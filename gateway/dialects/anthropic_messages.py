@@ -13,6 +13,10 @@ from gateway.core.errors import UpstreamFailed
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
+from gateway.dialects.anthropic_body import write_body
+from gateway.dialects.anthropic_events import AnthropicReader
+from gateway.dialects.anthropic_frames import AnthropicWriter
+from gateway.dialects.anthropic_prompt import read_prompt
 from gateway.dialects.anthropic_stream import HEARTBEAT, AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import Dialect, Journey
@@ -133,4 +137,8 @@ ANTHROPIC_MESSAGES = Dialect(
     open_lane=AnthropicLane,
     read_completion=read_completion,
     read_failure=lambda status, headers, body, now: read_failure("anthropic_messages", status, headers, body, now),
+    read_prompt=read_prompt,
+    write_body=write_body,
+    open_reader=AnthropicReader,
+    open_writer=AnthropicWriter,
 )

@@ -13,6 +13,7 @@ from gateway.core.catalog import DialectName, Route
 from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage
+from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,25 @@ class Lane(Protocol):
         note: Something odd that did not spoil the answer, for the log.
     """
 
-    started: bool
-    complete: bool
-    ended: bool
-    failure: Failure | None
-    progress: int
-    talking: bool
     note: str | None
+
+    @property
+    def started(self) -> bool: ...
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+    @property
+    def failure(self) -> Failure | None: ...
+
+    @property
+    def progress(self) -> int: ...
+
+    @property
+    def talking(self) -> bool: ...
 
     def feed(self, data: bytes) -> bytes:
         """Whole client frames for *data*; b"" while the start is still held back."""
@@ -77,6 +90,7 @@ class Lane(Protocol):
 
     def measure(self) -> tuple[Usage, Basis]:
         """What was used, by the provider's own count where there is one and by ours where not."""
+
 
 class Completion(Protocol):
     """A whole JSON answer of an upstream."""
@@ -99,7 +113,15 @@ class Dialect:
         upstream_path: Appended to a provider's base URL.
         heartbeat: A frame that means nothing, to keep a connection warm.
         default_headers: Sent when the client did not send them, names in lower case.
-        read_completion: An upstream's JSON body. Raises UpstreamFailed when it is none.
+        upstream_body: The body that asks a provider of this dialect for a call of this dialect.
+        open_lane: For a client and a provider of this dialect.
+        read_completion: A JSON body of a provider for a client, both of this dialect. Raises UpstreamFailed when it is
+            none.
+        read_prompt: A client's call for a provider of another dialect. Raises GatewayError (400) naming the place.
+        write_body: The body that asks a provider of this dialect for a call of another one. Raises GatewayError (400)
+            naming what cannot be left out.
+        open_reader: What a provider says, for a client of another dialect.
+        open_writer: What a client hears of a provider of another dialect.
     """
 
     name: DialectName
@@ -112,3 +134,7 @@ class Dialect:
     open_lane: Callable[[Journey], Lane]
     read_completion: Callable[[bytes, Journey], Completion]
     read_failure: Callable[[int, Mapping[str, str], bytes, float], Failure]
+    read_prompt: Callable[[Call], Prompt]
+    write_body: Callable[[Prompt, Target, Notes], bytes]
+    open_reader: Callable[[], Reader]
+    open_writer: Callable[[Journey], Writer]

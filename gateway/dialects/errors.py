@@ -29,7 +29,7 @@ def error_body(dialect: DialectName, error: GatewayError, request_id: str) -> by
                     "type": kind.anthropic_type,
                     "message": error.message,
                     "code": kind.code,
-                    "details": {"error_code": error.error_code},
+                    "details": _details(error),
                     "_anoman": extension,
                 },
                 "request_id": request_id,
@@ -46,6 +46,13 @@ def error_body(dialect: DialectName, error: GatewayError, request_id: str) -> by
             }
         }
     )
+
+
+def _details(error: GatewayError) -> dict[str, Any]:
+    details: dict[str, Any] = {"error_code": error.error_code}
+    if error.unsupported:
+        details["unsupported"] = error.unsupported
+    return details
 
 
 def interruption_frames(dialect: DialectName, failure: Failure, completion_tokens: int, request_id: str) -> bytes:

@@ -15,7 +15,11 @@ from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.base import Dialect, Journey
 from gateway.dialects.failures import NOTHING, in_band_failure, malformed, read_failure
+from gateway.dialects.openai_body import write_body
 from gateway.dialects.openai_chunk import FAILED_REASONS
+from gateway.dialects.openai_chunks import OpenAIWriter
+from gateway.dialects.openai_events import OpenAIReader
+from gateway.dialects.openai_prompt import read_prompt
 from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt import prompt_tokens
@@ -78,13 +82,13 @@ def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[st
 
 
 def upstream_body(call: Call, route: Route) -> bytes:
-    """The client's body with the provider's model name; a stream is always asked for its usage."""
+    """The client's body with the provider's model name; a stream is asked for its usage, unless it tells it unasked."""
     changes: dict[str, object] = {"model": route.model}
     if call.stream:
         asked = call.fields.get("stream_options")
         asked_members = decode_members(asked) if asked is not None and bytes(asked) != b"null" else {}
         changes["stream_options"] = {**asked_members, **_INCLUDE_USAGE}
-    return replace_members(call.fields, changes)
+    return replace_members(call.fields, changes, drop=route.provider.omits)
 
 
 class OpenAICompletion:
@@ -180,4 +184,8 @@ OPENAI_CHAT = Dialect(
     open_lane=OpenAIChatLane,
     read_completion=read_completion,
     read_failure=lambda status, headers, body, now: read_failure("openai_chat", status, headers, body, now),
+    read_prompt=read_prompt,
+    write_body=write_body,
+    open_reader=OpenAIReader,
+    open_writer=OpenAIWriter,
 )

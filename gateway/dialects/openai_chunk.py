@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from gateway.dialects.failures import ABSENT
+from gateway.dialects.failures import ABSENT, NOTHING
 from gateway.wire.values import decode_members, decode_values
 
 # A choice ends in one of these where the provider gave up on it; OpenRouter and DeepSeek document them.
@@ -39,9 +39,12 @@ class Delta(Struct, gc=False):
 
 
 class Choice(Struct, gc=False):
+    """`usage` and `error` are the very object `ABSENT` when the choice has none."""
+
     index: int | UnsetType = UNSET
     delta: Delta | None = None
     finish_reason: str | None = None
+    usage: Raw = ABSENT
     error: Raw = ABSENT
 
 
@@ -68,6 +71,23 @@ read_chunk = msgspec.json.Decoder(Chunk).decode
 def index_of(choice: Choice) -> int:
     """The choice's index, 0 where the provider sends none."""
     return choice.index if choice.index is not UNSET else 0
+
+
+def usage_of(chunk: Chunk, asked: int = 1) -> Raw | None:
+    """
+    The usage that *chunk* tells; None where it tells none.
+
+    Moonshot puts it into the choice that finishes. Where more than one were *asked* for it would not be that of all.
+    """
+    if is_said(chunk.usage):
+        return chunk.usage
+    choices = (chunk.choices or ()) if asked == 1 else ()
+    return next((choice.usage for choice in choices if is_said(choice.usage)), None)
+
+
+def is_said(member: Raw) -> bool:
+    """Whether *member* is there and says anything."""
+    return member is not ABSENT and bytes(member) not in NOTHING
 
 
 def text_of(delta: Delta | None) -> str | None:
@@ -154,6 +174,7 @@ def _choice(said: dict[str, Any]) -> Choice:
         index=index if type(index) is int else UNSET,
         delta=_delta(said["delta"]) if isinstance(said.get("delta"), dict) else None,
         finish_reason=reason if isinstance(reason, str) else None,
+        usage=Raw(msgspec.json.encode(said.get("usage"))),
         error=Raw(msgspec.json.encode(said.get("error"))),
     )
 

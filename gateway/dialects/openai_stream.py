@@ -12,7 +12,7 @@ from gateway.core.errors import TRUNCATED, Failure
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage, merge
 from gateway.dialects.base import Journey
-from gateway.dialects.failures import ABSENT, NOTHING, in_band_failure, malformed
+from gateway.dialects.failures import ABSENT, in_band_failure, malformed
 from gateway.dialects.lane import PassthroughLane, read_json
 from gateway.dialects.openai_chunk import (
     FAILED_REASONS,
@@ -22,9 +22,11 @@ from gateway.dialects.openai_chunk import (
     ToolCall,
     carriers,
     index_of,
+    is_said,
     read_chunk,
     read_leniently,
     text_of,
+    usage_of,
     whole_choices,
     with_arguments,
 )
@@ -125,12 +127,12 @@ class OpenAIChatLane(PassthroughLane):
             self._break(malformed(data.decode("utf-8", "replace")))
             return b""
         chunk, payload = read
-        if event.name == b"error" or (chunk.error is not ABSENT and bytes(chunk.error) not in NOTHING):
+        if event.name == b"error" or is_said(chunk.error):
             self._break(in_band_failure(payload))
             return b""
-        counted = chunk.usage is not ABSENT and bytes(chunk.usage) not in NOTHING
-        if counted:
-            self._reader.take(chunk.usage)
+        usage = usage_of(chunk, self._asked)
+        if usage is not None:
+            self._reader.take(usage)
             if self._reader.odd:
                 self.note = "usage_odd"
             self._deltas_counted = self._tally.deltas
@@ -143,7 +145,7 @@ class OpenAIChatLane(PassthroughLane):
         try:
             if _is_sane(chunk.choices):
                 out = self._take_choices(chunk, chunk.choices, payload)
-                if counted:
+                if usage is not None:
                     self._deltas_counted = self._tally.deltas
                 return out
         except (msgspec.DecodeError, OverflowError, RecursionError):  # a number that no 64 bits or double can hold
@@ -197,7 +199,8 @@ class OpenAIChatLane(PassthroughLane):
             return out + self._take_finish(choices, payload)
         sent = frame(self._forward(chunk, choices, payload))
         delta = choices[0].delta
-        if len(choices) == 1 and delta is not None and text and text == delta.content:
+        is_bare = usage_of(chunk, self._asked) is None  # a count is news, even the same again
+        if is_bare and len(choices) == 1 and delta is not None and text and text == delta.content:
             self._remember(payload, sent, b'"content":', text)
         return out + sent
 
@@ -333,9 +336,7 @@ class OpenAIChatLane(PassthroughLane):
 
 def _has_failed(choice: Choice) -> bool:
     """Whether the provider says that it gave up on *choice*."""
-    if choice.finish_reason in FAILED_REASONS:
-        return True
-    return choice.error is not ABSENT and bytes(choice.error) not in NOTHING
+    return choice.finish_reason in FAILED_REASONS or is_said(choice.error)
 
 
 def _is_sane(choices: list[Choice]) -> bool:

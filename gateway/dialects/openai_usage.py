@@ -10,6 +10,8 @@ from gateway.core.usage import Usage, count, merge
 from gateway.wire.body import fits
 from gateway.wire.values import decode_values
 
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens")  # DeepSeek's and Moonshot's names for it
+
 
 class UsageReader:
     """Merges every usage object of one answer: per field, the last explicit sane value counts."""
@@ -45,9 +47,10 @@ class UsageReader:
         prompt, completion = self._count(said, "prompt_tokens"), self._count(said, "completion_tokens")
         details = said.get("prompt_tokens_details")
         cached = self._count(details, "cached_tokens")
-        if cached is None:
-            cached = self._count(said, "prompt_cache_hit_tokens")  # DeepSeek's name for it
+        for name in _CACHED:
+            cached = self._count(said, name) if cached is None else cached
         reasoning = self._count(said.get("completion_tokens_details"), "reasoning_tokens")
+        completion = _with_reasoning(prompt, completion, reasoning, count(said.get("total_tokens")))
         self.has_prompt |= prompt is not None
         self.has_completion |= completion is not None
         self.usage = merge(
@@ -72,6 +75,13 @@ class UsageReader:
         value = count(source[name])
         self.odd |= value is None
         return value
+
+
+def _with_reasoning(prompt: int | None, completion: int | None, reasoning: int | None, total: int | None) -> int | None:
+    """The tokens of the answer with its reasoning, which xAI counts beside it: its total is the sum of all three."""
+    if not reasoning or prompt is None or completion is None or total != prompt + completion + reasoning:
+        return completion
+    return completion + reasoning
 
 
 def usage_object(usage: Usage, raw: dict[str, Any]) -> dict[str, Any]:

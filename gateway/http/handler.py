@@ -36,7 +36,7 @@ from gateway.wire.headers import FORWARDED, MAX_ID_CHARS, clean_text, is_true
 # `istr` folds the case once instead of at every look-up.
 _SESSION, _X_SESSION = istr("anoman-session-id"), istr("x-session-id")
 _AGENT, _X_AGENT = istr("anoman-agent-id"), istr("x-agent-id")
-_STRIP = istr("x-anoman-strip-extension")
+_STRIP, _STRICT = istr("x-anoman-strip-extension"), istr("x-anoman-strict-params")
 
 
 BASE_URLS = "SDKs: a base_url ends in /v1 for OpenAI's, in /anthropic for Anthropic's."  # what most of them got wrong
@@ -230,6 +230,7 @@ def _options(request: web.BaseRequest) -> CallOptions:
     agent = get(_AGENT) or get(_X_AGENT)
     return CallOptions(
         strip_extension=is_true(get(_STRIP)),
+        strict_params=is_true(get(_STRICT)),
         session_id=clean_text(session, MAX_ID_CHARS) if session else None,
         agent_id=clean_text(agent, MAX_ID_CHARS) if agent else None,
     )

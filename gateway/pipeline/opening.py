@@ -15,12 +15,13 @@ from gateway.core.errors import (
     SHUTDOWN,
     STALE,
     Failure,
+    GatewayError,
     UpstreamFailed,
 )
 from gateway.core.exchange import Attempt, Exchange
 from gateway.core.ports import UpstreamAnswer
 from gateway.core.usage import Usage
-from gateway.dialects.base import Dialect, Journey
+from gateway.dialects.base import Journey
 from gateway.dialects.failures import MAX_ERROR_BYTES
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.scrub import hide
@@ -48,8 +49,9 @@ class Opening:
         self._exchange = exchange
         self._watch = watch
         self._services = watch.services
-        self._dialect: Dialect = self._services.dialects[exchange.call.dialect]
         self._permit: Permit | None = None  # of the running attempt
+        self._request: UpstreamRequest | None = None  # of the attempt to come
+        self._refusals: dict[str, GatewayError] = {}  # by route
 
     def failed(self, failure: Failure) -> None:
         """The running attempt, or the one that had begun well, ended in *failure*: books, breaker and log."""
@@ -71,6 +73,7 @@ class Opening:
 
         Raises:
             UpstreamFailed: No attempt did, or the client's status line is out and the running one failed.
+            GatewayError: No route speaks a dialect that can say what the call asks for.
         """
         failure = _ALL_OPEN
         while (step := self._next()) is not None:
@@ -83,12 +86,16 @@ class Opening:
                     failure = exc.failure
                 if self._watch.sink.committed:
                     break
+        if len(self._refusals) == len(self._exchange.candidates):
+            raise next(iter(self._refusals.values()))
         raise UpstreamFailed(failure)
 
     def _next(self) -> Try | None:
         board, exchange, now_s = self._services.board, self._exchange, self._watch.now_s()
 
         def admit(route: Route) -> bool:
+            if not self._prepare(route):
+                return False
             self._permit = board.of(route.id)[0].admit(now_s)
             return self._permit is not None
 
@@ -102,6 +109,22 @@ class Opening:
             rules=self._services.retry,
             spread=self._services.clock.spread(),
         )
+
+    def _prepare(self, route: Route) -> bool:
+        """Write the request that asks *route*; whether its dialect can say it."""
+        if route.id in self._refusals:
+            return False
+        exchange = self._exchange
+        last = exchange.attempts[-1].failure if exchange.attempts else None
+        assert exchange.model is not None
+        try:
+            self._request = build_request(
+                exchange.call, route, exchange.model, fresh=last is not None and last.reason == STALE
+            )
+        except GatewayError as refusal:
+            self._refusals[route.id] = refusal
+            return False
+        return True
 
     async def _wait(self, step: Try) -> None:
         """Keep the distance to the last attempt; the route's breaker has said yes already and is told if we leave."""
@@ -142,11 +165,11 @@ class Opening:
             self._permit.succeeded(now_s())
         return result
 
-    def _request(self, step: Try) -> UpstreamRequest:
-        """Not to be kept: its body may be megabytes, and the answer may take minutes."""
-        *before, _ = self._exchange.attempts
-        fresh = bool(before) and before[-1].failure is not None and before[-1].failure.reason == STALE
-        request = build_request(self._exchange.call, step.route, self._dialect, fresh=fresh)
+    def _take_request(self) -> UpstreamRequest:
+        """Not kept any longer: its body may be megabytes, and the answer may take minutes."""
+        request, self._request = self._request, None
+        assert request is not None
+        self._exchange.params = request.params
         if self._exchange.dispatched_s is None:
             self._exchange.dispatched_s = self._watch.now_s()
         return request
@@ -158,7 +181,7 @@ class Opening:
         def on_sent() -> None:
             attempt.was_sent = True
 
-        answer = await self._watch.ask(self._request(step), on_sent)
+        answer = await self._watch.ask(self._take_request(), on_sent)
         try:
             if answer.status != 200:
                 raise UpstreamFailed(await self._read_failure(answer))
@@ -186,5 +209,7 @@ class Opening:
                     body += data
         except TimeoutError:
             pass
-        body = hide(body[:MAX_ERROR_BYTES], self._exchange.attempts[-1].route.provider)
-        return self._dialect.read_failure(answer.status, answer.headers, body, self._services.clock.epoch_s())
+        route = self._exchange.attempts[-1].route
+        body = hide(body[:MAX_ERROR_BYTES], route.provider)
+        dialect = self._services.dialects[route.provider.dialect]
+        return dialect.read_failure(answer.status, answer.headers, body, self._services.clock.epoch_s())

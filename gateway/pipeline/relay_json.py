@@ -10,6 +10,7 @@ from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.dialects.base import Completion, Journey
 from gateway.dialects.failures import malformed
+from gateway.dialects.pairs import read_completion
 from gateway.pipeline.opening import Opening, charge_prompt
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement
@@ -25,7 +26,6 @@ class JsonRelay:
         self._exchange = exchange
         self._services = services
         self._settlement = settlement
-        self._dialect = services.dialects[exchange.call.dialect]
         self.watch = JsonWatch(services, sink, exchange.started_s)
 
     async def run(self) -> Answer:
@@ -57,7 +57,7 @@ class JsonRelay:
         """Read the whole body. Raises UpstreamFailed when it is cut, too long or no completion."""
         body = await _read_all(answer)
         self._exchange.answered_s = self._services.clock.monotonic_s()
-        completion = self._dialect.read_completion(body, journey)
+        completion = read_completion(body, journey)
         answer.release()
         return completion
 

@@ -12,6 +12,7 @@ from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.receipt import Receipt
 from gateway.dialects.base import Journey, Lane
 from gateway.dialects.failures import in_band_failure
+from gateway.dialects.pairs import open_lane
 from gateway.pipeline.opening import Opening, charge_prompt
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement
@@ -37,7 +38,6 @@ class StreamRelay:
         self._services = services
         self._sink = sink
         self._settlement = settlement
-        self._dialect = services.dialects[exchange.call.dialect]
         self._flow: _Flow | None = None
         self._patience_s = services.deadlines.write_stall_s
         self.watch = StreamWatch(services, exchange, sink)
@@ -57,7 +57,7 @@ class StreamRelay:
                 if not self._sink.committed:
                     self._exchange.failure = exc.failure
                     raise
-                await self._fail(self._dialect.open_lane(self._journey()), exc.failure)
+                await self._fail(open_lane(self._journey()), exc.failure)
                 return
             await self._relay(flow)
         except (asyncio.CancelledError, ConnectionError, ClientStalled) as exc:
@@ -84,7 +84,7 @@ class StreamRelay:
         """Read *answer* up to its first good frame. Raises UpstreamFailed when there is none."""
         if "json" in answer.headers.get("Content-Type", ""):
             raise UpstreamFailed(in_band_failure(await self.watch.until(answer.read)))
-        lane = self._dialect.open_lane(journey)
+        lane = open_lane(journey)
         first = b""
         while not first and not lane.started:
             data = await self.watch.until(answer.read)

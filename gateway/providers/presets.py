@@ -1,4 +1,4 @@
-"""One row per vendor that speaks a dialect we know. An oddity is a named function, never a flag.
+"""One row per vendor that speaks a dialect we know. An oddity is a named function or a set of names, never a flag.
 
 Base URLs and credential headers are those of the vendors' public API references.
 """
@@ -7,15 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from gateway.core.catalog import DialectName, ProviderType
+
+# The last dated version that is no preview, by Azure's reference; it knows `stream_options` and JSON schemas.
+AZURE_VERSION = "2024-10-21"
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A vendor. `base_url` None means that the operator has to give one.
+    """A vendor.
 
-    `auth` makes the credential header of a key; `key_variable` is the environment variable its own SDK reads.
+    Attributes:
+        auth: Makes the credential header of a key.
+        base_url: None means that the operator has to give one.
+        key_variable: The environment variable that its own SDK reads; None where a key is not always needed.
+        path: See `Provider`.
+        omits: See `Provider`.
+        note: What an operator should know, for the table in the documents.
     """
 
     name: str
@@ -25,6 +35,9 @@ class Preset:
     type: ProviderType = "cloud_direct"
     region: str = "US"
     key_variable: str | None = None
+    path: Callable[[str], str] | None = None
+    omits: frozenset[str] = frozenset()
+    note: str = ""
 
 
 def bearer(key: str) -> tuple[str, str]:
@@ -37,20 +50,81 @@ def x_api_key(key: str) -> tuple[str, str]:
     return "x-api-key", key
 
 
+def api_key(key: str) -> tuple[str, str]:
+    """Azure's own header."""
+    return "api-key", key
+
+
+def azure_path(deployment: str) -> str:
+    """Azure names a model by its deployment, in the path; the body's `model` is not looked at."""
+    return f"/openai/deployments/{quote(deployment, safe='')}/chat/completions?api-version={AZURE_VERSION}"
+
+
 _ROWS = (
     Preset("openai", "openai_chat", bearer, "https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
     Preset(
         "anthropic", "anthropic_messages", x_api_key, "https://api.anthropic.com", key_variable="ANTHROPIC_API_KEY"
     ),
     Preset(
-        "deepseek",
+        "azure",
         "openai_chat",
-        bearer,
-        "https://api.deepseek.com/v1",
-        region="CN",
-        key_variable="DEEPSEEK_API_KEY",
+        api_key,
+        key_variable="AZURE_OPENAI_API_KEY",
+        path=azure_path,
+        note="`https://RESOURCE.openai.azure.com`; a route's `model` is the name of the deployment. It is asked by "
+        f"`api-version={AZURE_VERSION}`; for models that want a newer one use `openai_compatible` with "
+        "`https://RESOURCE.openai.azure.com/openai/v1`",
+    ),
+    Preset("cerebras", "openai_chat", bearer, "https://api.cerebras.ai/v1", key_variable="CEREBRAS_API_KEY"),
+    Preset(
+        "deepseek", "openai_chat", bearer, "https://api.deepseek.com/v1", region="CN", key_variable="DEEPSEEK_API_KEY"
+    ),
+    Preset(
+        "fireworks", "openai_chat", bearer, "https://api.fireworks.ai/inference/v1", key_variable="FIREWORKS_API_KEY"
     ),
     Preset("groq", "openai_chat", bearer, "https://api.groq.com/openai/v1", key_variable="GROQ_API_KEY"),
+    Preset(
+        "mistral",
+        "openai_chat",
+        bearer,
+        "https://api.mistral.ai/v1",
+        region="EU",
+        key_variable="MISTRAL_API_KEY",
+        # A member that its reference does not have gives 422, and the usage is on the finish chunk anyway.
+        omits=frozenset({"stream_options"}),
+    ),
+    Preset(
+        "moonshot",
+        "openai_chat",
+        bearer,
+        "https://api.moonshot.ai/v1",
+        region="CN",  # the cautious reading: its documents do not say where it computes
+        key_variable="MOONSHOT_API_KEY",
+        note="the international platform; keys of the Chinese one need `https://api.moonshot.cn/v1`",
+    ),
+    Preset(
+        "ollama",
+        "openai_chat",
+        bearer,
+        "http://127.0.0.1:11434/v1",
+        type="self_hosted",
+        region="ID",
+        note="on the same machine; it wants no key",
+    ),
+    Preset("openrouter", "openai_chat", bearer, "https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY"),
+    Preset(
+        "qwen",
+        "openai_chat",
+        bearer,
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        region="SG",
+        key_variable="DASHSCOPE_API_KEY",
+        note="Model Studio in Singapore, at the domain that all workspaces share; one's own is "
+        "`https://WORKSPACE.ap-southeast-1.maas.aliyuncs.com/compatible-mode/v1`",
+    ),
+    Preset("together", "openai_chat", bearer, "https://api.together.ai/v1", key_variable="TOGETHER_API_KEY"),
+    Preset("xai", "openai_chat", bearer, "https://api.x.ai/v1", key_variable="XAI_API_KEY"),
+    Preset("vllm", "openai_chat", bearer, type="self_hosted", region="ID", note="a key only where it has `--api-key`"),
     Preset("openai_compatible", "openai_chat", bearer, type="self_hosted", region="ID"),
     Preset("anthropic_compatible", "anthropic_messages", x_api_key, type="self_hosted", region="ID"),
 )

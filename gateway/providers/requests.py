@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from gateway.core.call import Call, UpstreamRequest
-from gateway.core.catalog import Route
-from gateway.dialects.base import Dialect
+from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest
+from gateway.core.catalog import Model, Route
+from gateway.dialects.neutral import Target
+from gateway.dialects.pairs import is_native, translated_body
+from gateway.dialects.registry import DIALECTS
+from gateway.providers.traits import traits_of
 
 _JSON = ("Content-Type", "application/json")
 _ACCEPT = {True: ("Accept", "text/event-stream"), False: ("Accept", "application/json")}
 
 
-def build_request(call: Call, route: Route, dialect: Dialect, *, fresh: bool = False) -> UpstreamRequest:
-    """The request that asks *route* for *call*: a fixed path, our own credential, allow-listed headers only."""
+def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False) -> UpstreamRequest:
+    """
+    The request that asks *route* for *call*: a fixed path, our own credential, allow-listed headers only.
+
+    Raises:
+        GatewayError: The route's dialect cannot say what the call asks for.
+    """
     provider = route.provider
+    dialect = DIALECTS[provider.dialect]
     defaults = dialect.default_headers
-    if call.forward_headers:
+    if is_native(call, route):
+        body, params = dialect.upstream_body(call, route), ALL_PARAMS
+    else:
+        target = Target(
+            route.model, call.stream, model.max_output_tokens, traits_of(route.model), omits=provider.omits
+        )
+        body, params = translated_body(call, dialect, target)
+    if call.forward_headers and is_native(call, route):  # they are of the client's dialect
         sent = {name.lower() for name, _ in call.forward_headers}
         defaults = (*(pair for pair in defaults if pair[0] not in sent), *call.forward_headers)
     secret = (provider.secret,) if provider.secret is not None else ()
+    path = dialect.upstream_path if provider.path is None else provider.path(route.model)
     return UpstreamRequest(
-        url=provider.base_url + dialect.upstream_path,
+        url=provider.base_url + path,
         headers=(_JSON, _ACCEPT[call.stream], *defaults, *secret),
-        body=dialect.upstream_body(call, route),
+        body=body,
         fresh=fresh,
+        params=params,
     )

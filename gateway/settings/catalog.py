@@ -56,6 +56,8 @@ def _provider(name: str, entry: ProviderEntry, preset: Preset, settings: Setting
         region=entry.region or preset.region,
         weight=getattr(settings.metering.provider_weight, kind),
         secret=preset.auth(entry.api_key.reveal()) if entry.api_key else None,
+        path=preset.path,
+        omits=preset.omits,
     )
 
 

@@ -146,8 +146,12 @@ class ModelEntry:
     model_class: ModelClass = setting("Its class, for tiers and weights.", name="class")
     context_window: int = setting("Longest prompt and answer together, in tokens; shown, not checked.", bounds=_TOKENS)
     price: PriceEntry = setting('Its prices; an unknown price is never taken for 0, so write "0" for what is free.')
-    routes: tuple[RouteEntry, ...] = setting("The providers that have it, in the order they are tried.")
-    max_output_tokens: int | None = setting("Longest answer, in tokens; shown, not checked.", None, bounds=_TOKENS)
+    routes: tuple[RouteEntry, ...] = setting(
+        "The providers that have it, in the order they are tried; those that speak the endpoint's dialect come first."
+    )
+    max_output_tokens: int | None = setting(
+        "Longest answer, in tokens; shown, and the most that a translated call asks for.", None, bounds=_TOKENS
+    )
     input: tuple[Literal["text", "image", "audio", "file"], ...] = setting(
         "What a prompt may hold; shown, not checked.", ("text",), check=checks.some
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.call import CallOptions
-from gateway.core.catalog import Provider, Route
-from gateway.core.money import parse_weight
+from gateway.core.call import Call, CallOptions, UpstreamRequest
+from gateway.core.catalog import DialectName, Model, Provider, Route
+from gateway.core.money import Price, parse_weight
 from gateway.dialects.registry import DIALECTS
 from gateway.providers.presets import PRESETS, Preset
 from gateway.providers.requests import build_request
@@ -22,15 +22,35 @@ BODY = b'{"model":"mine","max_tokens":9,"messages":[{"role":"user","content":"Hi
 every_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 
 
+def asked(preset: Preset, base_url: str, call: Call, model: str = "theirs") -> UpstreamRequest:
+    provider = Provider(
+        preset.name,
+        preset.dialect,
+        base_url,
+        preset.type,
+        preset.region,
+        parse_weight("1"),
+        preset.auth(KEY),
+        path=preset.path,
+        omits=preset.omits,
+    )
+    route = Route(provider, model)
+    return build_request(
+        call, route, Model("ours", "mid", parse_weight("1"), Price(1, 1, 1, 1), (route,), context_window=1)
+    )
+
+
 @every_preset
 def test_row(preset: Preset) -> None:
     """A dialect that we speak, a header that is the key and little more, a base URL as an operator may write one."""
     name, value = preset.auth(KEY)
 
     assert preset.dialect in DIALECTS
-    assert (name.lower(), value) in {("authorization", f"Bearer {KEY}"), ("x-api-key", KEY)}
+    assert (name.lower(), value) in {("authorization", f"Bearer {KEY}"), ("x-api-key", KEY), ("api-key", KEY)}
     assert preset.base_url is None or checks.base_url(preset.base_url) == preset.base_url
-    assert preset.base_url is None or preset.base_url.startswith("https://")
+    assert preset.base_url is None or preset.base_url.startswith(
+        "https://" if preset.type == "cloud_direct" else "http://127.0.0.1:"
+    )
     assert checks.region(preset.region).isupper()
 
 
@@ -42,16 +62,39 @@ def test_recorded(preset: Preset) -> None:
 
 @every_preset
 def test_request(preset: Preset) -> None:
-    """A request for it goes to its address and its dialect's path, with its credential and its name of the model."""
+    """A request for it goes to its address and path, with its credential and its name of the model."""
     dialect, base_url = DIALECTS[preset.dialect], preset.base_url or "http://10.0.0.1:8000/v1"
-    provider = Provider(
-        preset.name, preset.dialect, base_url, preset.type, preset.region, parse_weight("1"), preset.auth(KEY)
-    )
     call = dialect.read_call(BODY, CallOptions(), ())
 
-    request = build_request(call, Route(provider, "theirs"), dialect)
+    request = asked(preset, base_url, call)
 
-    assert request.url == base_url + dialect.upstream_path
+    assert request.url == base_url + (preset.path("theirs") if preset.path else dialect.upstream_path)
     assert preset.auth(KEY) in request.headers
     assert json.loads(request.body)["model"] == "theirs"
     assert KEY not in repr(request)
+
+
+def test_azure_deployments() -> None:
+    """Azure's path names the deployment, written so that no name of one can lead anywhere else."""
+    call = DIALECTS["openai_chat"].read_call(BODY, CallOptions(), ())
+
+    request = asked(PRESETS["azure"], "https://mine.openai.azure.com", call, "gpt 4o/../x?y")
+
+    assert request.url == (
+        "https://mine.openai.azure.com/openai/deployments/gpt%204o%2F..%2Fx%3Fy/chat/completions"
+        "?api-version=2024-10-21"
+    )
+    assert ("api-key", KEY) in request.headers
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_a_vendor_refuses_is_not_sent(dialect: DialectName) -> None:
+    """A stream of Mistral's is not asked for its usage, in whatever dialect the call came; others are."""
+    body = json.dumps({**json.loads(BODY), "stream": True, "stream_options": {"include_usage": True}}).encode()
+    call = DIALECTS[dialect].read_call(body, CallOptions(), ())
+
+    sent = {name: json.loads(asked(PRESETS[name], "http://h", call).body) for name in ("mistral", "openai")}
+
+    assert "stream_options" not in sent["mistral"]
+    assert sent["openai"]["stream_options"] == {"include_usage": True}
+    assert sent["mistral"]["stream"] is sent["openai"]["stream"] is True

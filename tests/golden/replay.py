@@ -3,6 +3,10 @@
 A case is a folder `fixtures/<provider>/<case>/`. Written by hand: `source.txt` (whose public reference the shapes
 follow), `request.json`, and what the provider answers: `upstream.sse`, `upstream.json` or `upstream_error.json`.
 Derived, and reviewed by eye: `upstream_request.json`, `client.sse` or `client.json`, `receipt.json`.
+
+The same answer can be asked for by a client of the provider's other dialect: `request.<client>.json`, where <client> is
+`openai` or `anthropic`. Then there is a second set of derived files, with the client's name before their endings. The
+provider's model is the one that `request.json` names, since what it is asked depends on its traits.
 `python -m tests.golden.replay` writes the derived files anew.
 """
 
@@ -14,14 +18,15 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Key, Mode, Model, Provider, Route, Tier
+from gateway.core.call import Call, CallOptions, UpstreamRequest
+from gateway.core.catalog import DialectName, Key, Mode, Model, Provider, Route, Tier
 from gateway.core.errors import STREAM_INTERRUPTED, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange, Outcome
 from gateway.core.money import Price, Weight, parse_price, parse_weight
 from gateway.core.receipt import Receipt, Tariff, draw_up, row_of
 from gateway.dialects.base import Dialect, Journey, LaneRules
 from gateway.dialects.errors import error_body
+from gateway.dialects.pairs import open_lane, read_completion
 from gateway.dialects.registry import DIALECTS
 from gateway.providers.presets import PRESETS
 from gateway.providers.requests import build_request
@@ -29,6 +34,7 @@ from gateway.providers.requests import build_request
 FIXTURES = Path(__file__).parent / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/*/request.json"))
 
+ANY_BASE_URL = "https://upstream.example"  # of vendors whose customers each have their own
 REQUEST_ID, TRACE_ID = "req_golden", "0123456789abcdef0123456789abcdef"
 CREATED_EPOCH_S = 1_700_000_000
 # The documents' example: 7 tokens at 3 and 4 at 5 USD per million are 0.000041; a mid model counts fourfold.
@@ -37,6 +43,7 @@ PRICE = Price(
 )
 MODES: dict[Mode, Weight] = {"realtime": parse_weight("1"), "provider_cache": parse_weight("0.9")}
 TARIFF = Tariff(modes=MODES, bill_interrupted=True, region="id")
+CLIENTS: dict[str, DialectName] = {"openai": "openai_chat", "anthropic": "anthropic_messages"}
 ENDPOINTS = {"openai_chat": "chat_completions", "anthropic_messages": "messages"}
 
 Settled = tuple[str, bytes, Receipt]
@@ -45,24 +52,46 @@ Settled = tuple[str, bytes, Receipt]
 
 def replay(case: Path) -> dict[str, bytes]:
     """The derived files of *case*."""
-    preset = PRESETS[case.parent.name]
-    assert preset.base_url is not None
-    dialect, secret = DIALECTS[preset.dialect], preset.auth("secret")
-    call = dialect.read_call((case / "request.json").read_bytes(), CallOptions(), ())
-    place = (preset.name, preset.dialect, preset.base_url, preset.type, preset.region)
-    route = Route(Provider(*place, parse_weight("1"), secret), f"vendor-{call.slug}")
-    journey = Journey(call, route, REQUEST_ID, CREATED_EPOCH_S, LaneRules())
+    derived = _asked(case, case / "request.json", DIALECTS[PRESETS[case.parent.name].dialect])
+    for client, dialect in CLIENTS.items():
+        if (request := case / f"request.{client}.json").exists():
+            files = _asked(case, request, DIALECTS[dialect])
+            derived |= {name.replace(".", f".{client}."): content for name, content in files.items()}
+    return derived
+
+
+def _asked(case: Path, request: Path, client: Dialect) -> dict[str, bytes]:
+    """The files that follow from *request*, as they are named in its provider's own dialect."""
+    call = client.read_call(request.read_bytes(), CallOptions(), ())
+    route = _route(case, call)
     exchange = _exchange(call, route)
+    assert exchange.model is not None
+    asked = build_request(call, route, exchange.model)
+    exchange.params = asked.params
+    name, body, receipt = _answered(case, Journey(call, route, REQUEST_ID, CREATED_EPOCH_S, LaneRules()), exchange)
+    return {"upstream_request.json": _request(asked), name: body, "receipt.json": _pretty(receipt)}
+
+
+def _route(case: Path, call: Call) -> Route:
+    preset = PRESETS[case.parent.name]
+    place = (preset.name, preset.dialect, preset.base_url or ANY_BASE_URL, preset.type, preset.region)
+    provider = Provider(
+        *place, parse_weight("1"), preset.auth("secret"), path=preset.path, omits=preset.omits
+    )
+    theirs = json.loads((case / "request.json").read_bytes())["model"]
+    model = f"vendor-{call.slug}" if preset.dialect == call.dialect else theirs
+    return Route(provider, model)
+
+
+def _answered(case: Path, journey: Journey, exchange: Exchange) -> Settled:
     if (case / "upstream.sse").exists():
-        name, body, receipt = _stream(dialect, journey, exchange, (case / "upstream.sse").read_bytes())
-    elif (case / "upstream.json").exists():
-        name, body, receipt = _whole(dialect, journey, exchange, (case / "upstream.json").read_bytes())
-    else:
-        error = json.loads((case / "upstream_error.json").read_bytes())
-        raw = json.dumps(error["body"]).encode()
-        failure = dialect.read_failure(error["status"], error["headers"], raw, CREATED_EPOCH_S)
-        name, body, receipt = _refused(dialect, exchange, failure)
-    return {"upstream_request.json": _request(call, route, dialect), name: body, "receipt.json": _pretty(receipt)}
+        return _stream(journey, exchange, (case / "upstream.sse").read_bytes())
+    if (case / "upstream.json").exists():
+        return _whole(journey, exchange, (case / "upstream.json").read_bytes())
+    error = json.loads((case / "upstream_error.json").read_bytes())
+    raw = json.dumps(error["body"]).encode()
+    provider = DIALECTS[journey.route.provider.dialect]
+    return _refused(exchange, provider.read_failure(error["status"], error["headers"], raw, CREATED_EPOCH_S))
 
 
 def _exchange(call: Call, route: Route) -> Exchange:
@@ -75,20 +104,20 @@ def _exchange(call: Call, route: Route) -> Exchange:
         key=Key("key_golden", "golden", Tier("enterprise")),
         started_s=100.0,
     )
-    exchange.model = Model(call.slug, "mid", parse_weight("4"), PRICE, (route,), context_window=128_000)
+    exchange.model = Model(call.slug, "mid", parse_weight("4"), PRICE, (route,), 128_000, max_output_tokens=64_000)
     exchange.route = route
     exchange.attempts = [Attempt(route, "ok")]
     exchange.dispatched_s, exchange.answered_s = 100.001, 100.251
     return exchange
 
 
-def _stream(dialect: Dialect, journey: Journey, exchange: Exchange, upstream: bytes) -> Settled:
-    lane = dialect.open_lane(journey)
+def _stream(journey: Journey, exchange: Exchange, upstream: bytes) -> Settled:
+    lane = open_lane(journey)
     out = lane.feed(upstream)
     if not lane.ended and lane.failure is None:
         out += lane.end()
     if lane.failure is not None and not lane.complete and not out:
-        return _refused(dialect, exchange, lane.failure)
+        return _refused(exchange, lane.failure)
     exchange.usage, exchange.basis = lane.measure()
     exchange.note, exchange.status = lane.note, 200
     exchange.committed_s = exchange.first_token_s = 100.252
@@ -101,31 +130,30 @@ def _stream(dialect: Dialect, journey: Journey, exchange: Exchange, upstream: by
     return "client.sse", out + lane.fail(lane.failure, receipt), receipt
 
 
-def _whole(dialect: Dialect, journey: Journey, exchange: Exchange, upstream: bytes) -> Settled:
+def _whole(journey: Journey, exchange: Exchange, upstream: bytes) -> Settled:
     try:
-        completion = dialect.read_completion(upstream, journey)
+        completion = read_completion(upstream, journey)
     except UpstreamFailed as exc:
-        return _refused(dialect, exchange, exc.failure)
+        return _refused(exchange, exc.failure)
     exchange.usage, exchange.basis, exchange.note = completion.usage, completion.basis, completion.note
     exchange.status, exchange.committed_s = 200, 100.252
     receipt = _settle(exchange, "completed")
     return "client.json", _indented(completion.render(receipt)), receipt
 
 
-def _refused(dialect: Dialect, exchange: Exchange, failure: Failure) -> Settled:
+def _refused(exchange: Exchange, failure: Failure) -> Settled:
     error = failure.as_error()
     exchange.failure, exchange.status, exchange.error_code = failure, error.kind.status, error.kind.code
     exchange.attempts[0].result = "failed"
     receipt = _settle(exchange, "rejected" if error.kind.status < 500 else "failed")
-    return "client.json", _indented(error_body(dialect.name, error, REQUEST_ID)), receipt
+    return "client.json", _indented(error_body(exchange.call.dialect, error, REQUEST_ID)), receipt
 
 
 def _settle(exchange: Exchange, outcome: Outcome) -> Receipt:
     return draw_up(exchange, outcome, now_s=100.9, tariff=TARIFF)
 
 
-def _request(call: Call, route: Route, dialect: Dialect) -> bytes:
-    request = build_request(call, route, dialect)
+def _request(request: UpstreamRequest) -> bytes:
     return _json({"url": request.url, "headers": dict(request.headers), "body": json.loads(request.body)})
 
 

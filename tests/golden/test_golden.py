@@ -1,4 +1,4 @@
-"""Recorded exchanges of four providers: what they are asked, what the client gets, what is booked."""
+"""Exchanges in the shapes that the providers document: what they are asked, what clients of either dialect get."""
 
 from __future__ import annotations
 
@@ -10,13 +10,32 @@ import pytest
 from tests.golden.replay import CASES, FIXTURES, replay
 
 INPUTS = {"source.txt", "request.json"}
+OTHERS = {"openai": "request.anthropic.json", "anthropic": "request.openai.json"}
 ANSWERS = {"upstream.sse", "upstream.json", "upstream_error.json"}
 KINDS = {
     "openai": {"text", "tools", "reasoning", "length", "cached", "refusal", "content_filter", "error_midstream"},
     "anthropic": {"text", "tools", "thinking", "max_tokens", "cached", "refusal", "error_midstream"},
     "deepseek": {"text", "tools", "reasoning", "length", "cached", "cut"},
     "groq": {"text", "tools", "reasoning", "length", "cached", "error_midstream"},
+    "azure": {"text", "tools", "filtered"},
+    "cerebras": {"text", "tools", "reasoning"},
+    "fireworks": {"text", "tools"},
+    "mistral": {"text", "tools", "reasoning", "model_length"},
+    "moonshot": {"text", "tools", "reasoning", "json_text"},
+    "ollama": {"text", "tools"},
+    "openrouter": {"text", "tools", "error_midstream"},
+    "qwen": {"text", "tools", "reasoning"},
+    "together": {"text", "tools"},
+    "vllm": {"text", "tools"},
+    "xai": {"text", "tools", "reasoning", "json_reasoning"},
 }
+
+# What a client asks for whose dialect is not its provider's: each as a stream, and as JSON by the same name.
+PAIRED = {
+    "openai": {"text", "tool", "tools", "tool_result", "image", "reasoning", "refusal", "length"},
+    "anthropic": {"text", "tool", "tools", "tool_result", "image", "thinking", "refusal", "max_tokens"},
+}
+ERRORS = {"error_first", "error_midstream", "json_error"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.parent.name}-{case.name}" for case in CASES])
@@ -25,7 +44,7 @@ def test_golden(case: Path) -> None:
     derived = replay(case)
 
     files = {path.name: path.read_bytes() for path in case.iterdir()}
-    given = {name: files.pop(name) for name in [*files] if name in INPUTS | ANSWERS}
+    given = {name: files.pop(name) for name in [*files] if name in INPUTS | ANSWERS | {*OTHERS.values()}}
     assert {name: derived[name].decode() for name in derived} == {name: files[name].decode() for name in files}
     assert set(given) >= INPUTS
     assert len(set(given) & ANSWERS) == 1
@@ -37,6 +56,14 @@ def test_every_kind_is_recorded() -> None:
     recorded = {provider: {case.name for case in CASES if case.parent.name == provider} for provider in KINDS}
 
     assert [provider for provider in KINDS if not recorded[provider] >= KINDS[provider]] == []
+
+
+def test_every_kind_is_translated() -> None:
+    """Clients of the other dialect ask for every kind of answer, streamed and whole."""
+    wanted = {name: kinds | {f"json_{kind}" for kind in kinds} | ERRORS for name, kinds in PAIRED.items()}
+    there = {name: {path.parent.name for path in (FIXTURES / name).glob(f"*/{OTHERS[name]}")} for name in PAIRED}
+
+    assert [wanted[name] - there[name] for name in PAIRED] == [set(), set()]
 
 
 def test_the_documents_example() -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.core.call import CallOptions
-from gateway.core.catalog import Catalog, Key, Model, Provider, Route, Tier
-from gateway.core.errors import GatewayError
-from gateway.core.money import Price, parse_weight
+from gateway.core.catalog import Catalog, DialectName, Key, Model, Provider, Route, Tier
+from gateway.core.money import Price, Weight, parse_weight
 from gateway.dialects.registry import DIALECTS
 from gateway.http.endpoints import ENDPOINTS, SUPPORTED, find
 from gateway.policy.routing import choose
@@ -41,15 +40,19 @@ def test_what_a_lost_caller_is_told() -> None:
     assert SUPPORTED == "POST /v1/chat/completions, POST /anthropic/v1/messages, GET /v1/models"
 
 
-def test_a_model_of_another_dialect() -> None:
-    """A model that no route serves in the endpoint's dialect is refused with the path that would."""
-    provider = Provider("theirs", "anthropic_messages", "https://x", "cloud_direct", "US", ONE, None)
-    model = Model("claude", "mid", ONE, Price(1, 1, 1, 1), (Route(provider, "c"),), context_window=1)
-    body = b'{"model":"claude","messages":[{"role":"user","content":"Hi"}]}'
-    call = DIALECTS["openai_chat"].read_call(body, CallOptions(), ())
+def test_native_routes_come_first() -> None:
+    """A model's routes are asked in their order, but those that speak the endpoint's dialect before the others."""
+    spoken: list[tuple[str, DialectName]] = [
+        ("a", "anthropic_messages"), ("b", "openai_chat"), ("c", "anthropic_messages"), ("d", "openai_chat")
+    ]  # fmt: skip
+    one, key = Weight(1, 1), Key("k", "acme", Tier("t"))
+    routes = tuple(Route(Provider(name, kind, "https://x", "cloud_direct", "US", one), "m") for name, kind in spoken)
+    catalog = Catalog({"m": Model("m", "mid", one, Price(1, 1, 1, 1), routes, context_window=1)}, {})
+    body = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
+    asked = {}
 
-    with pytest.raises(GatewayError) as caught:
-        choose(Catalog({"claude": model}, {}), Key("k", "acme", Tier("t")), call)
+    for name, dialect in DIALECTS.items():
+        _, found = choose(catalog, key, dialect.read_call(body, CallOptions(), ()))
+        asked[name] = "".join(route.provider.name for route in found)
 
-    assert caught.value.message == "This model is not served by this endpoint; use /anthropic/v1/messages."
-    assert (caught.value.kind.code, caught.value.param) == ("model_not_found", "model")
+    assert asked == {"openai_chat": "bdac", "anthropic_messages": "acbd"}

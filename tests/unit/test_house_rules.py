@@ -16,7 +16,10 @@ PACKAGE = ROOT / "gateway"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # It plays a foreign service in a process of its own and shares nothing with the gateway but the repository.
 FOREIGN = "demo_provider"
-VENDORS = re.compile(r"openai|anthropic|deepseek|groq|mistral|azure|bedrock|gemini")
+VENDORS = re.compile(
+    r"openai|anthropic|deepseek|groq|mistral|azure|bedrock|gemini|cerebras|fireworks|moonshot|ollama|openrouter|qwen"
+    r"|dashscope|together|vllm|^xai$"
+)
 # The names of the two dialects, of their endpoints and of the modules that speak them are no vendors.
 DIALECT_WORDS = re.compile(
     r"openai_chat|anthropic_messages|openai_type|anthropic_type|/anthropic[/\w]*|anthropic-(?:version|beta)|openai-beta"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Provider, Route
+from gateway.core.catalog import DialectName, Provider, Route
 from gateway.core.errors import Failure
 from gateway.core.money import parse_weight
 from gateway.core.receipt import Receipt
@@ -39,11 +39,22 @@ def anthropic_call(**fields: Any) -> Call:
     return DIALECTS["anthropic_messages"].read_call(body, CallOptions(), ())
 
 
-def journey(call: Call, *, options: CallOptions | None = None, model: str = "vendor-model", **rules: Any) -> Journey:
-    """Where a lane for *call* runs; *model* is the provider's name for it, *rules* are those of `LaneRules`."""
+def journey(
+    call: Call,
+    *,
+    options: CallOptions | None = None,
+    model: str = "vendor-model",
+    speaks: DialectName | None = None,
+    **rules: Any,
+) -> Journey:
+    """Where a lane for *call* runs; *model* is the provider's name for it, *rules* are those of `LaneRules`.
+
+    The provider *speaks* the call's own dialect, unless told otherwise.
+    """
     if options is not None:
         call = structs.replace(call, options=options)
-    provider = Provider("vendor", call.dialect, "https://vendor.test/v1", "cloud_direct", "US", parse_weight("1"))
+    dialect = speaks or call.dialect
+    provider = Provider("vendor", dialect, "https://vendor.test/v1", "cloud_direct", "US", parse_weight("1"))
     route = Route(provider, model)
     return Journey(call, route, "req_1", 1_700_000_000, LaneRules(**rules))
 

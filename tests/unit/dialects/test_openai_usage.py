@@ -116,6 +116,55 @@ def test_sane_counts_survive_absurd_ones() -> None:
     assert heard.lane.note == "usage_odd"
 
 
+def test_reasoning_beside_the_answer() -> None:
+    """Where the total shows that reasoning was counted beside the answer, it is put in: it is billed as well."""
+    details = {"completion_tokens_details": {"reasoning_tokens": 50}}
+    beside = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 60, **details}
+    within = {"prompt_tokens": 7, "completion_tokens": 53, "total_tokens": 60, **details}
+    silent = {"prompt_tokens": 7, "completion_tokens": 53, **details}
+
+    for said in (beside, within, silent):
+        heard = hear_openai(R(), T("a"), FIN("stop", said), DONE)
+
+        assert heard.lane.measure() == (Usage(7, 53, reasoning_tokens=50), "provider_final")
+        assert finish_of(heard)["usage"].items() >= {"completion_tokens": 53, "total_tokens": 60, **details}.items()
+
+
+@pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens"])
+def test_names_of_cached_tokens(name: str) -> None:
+    """Vendors that do not know the details have members of their own; the details count where both are there."""
+    said = {"prompt_tokens": 7, "completion_tokens": 3, name: 4}
+
+    alone = hear_openai(R(), T("a"), FIN("stop", said), DONE)
+    both = hear_openai(R(), T("a"), FIN("stop", {**said, "prompt_tokens_details": {"cached_tokens": 0}}), DONE)
+
+    assert alone.lane.measure()[0].cached_tokens == 4
+    assert finish_of(alone)["usage"]["prompt_tokens_details"] == {"cached_tokens": 4}
+    assert both.lane.measure()[0].cached_tokens == 0
+
+
+def finish_with_usage(index: int = 0) -> bytes:
+    usage = {"prompt_tokens": 7, "completion_tokens": 3}
+    return chunk({}, choices=[{"index": index, "delta": {}, "finish_reason": "stop", "usage": usage}])
+
+
+def test_usage_in_the_choice_that_finishes() -> None:
+    """It counts as any other, and the client has it where it looks for it."""
+    heard = hear_openai(R(), T("a"), finish_with_usage(), DONE)
+
+    assert heard.lane.measure() == (Usage(7, 3), "provider_final")
+    assert finish_of(heard)["usage"]["total_tokens"] == 10
+
+
+def test_usage_in_one_choice_of_several() -> None:
+    """It would not be that of all, so ours counts."""
+    several = [choice_chunk(index, {"role": "assistant", "content": "a"}) for index in (0, 1)]
+
+    heard = hear_openai(*several, finish_with_usage(0), finish_with_usage(1), DONE, n=2)
+
+    assert heard.lane.measure() == (Usage(OURS, 2), "estimated")
+
+
 # -- tool calls --
 
 

@@ -16,10 +16,10 @@ from gateway.core.usage import Basis, Usage
 from gateway.dialects.base import Lane
 from gateway.dialects.lane import PassthroughLane
 from gateway.dialects.template import MAX_LEARN_BYTES, learn
-from tests.support.notation import CBD, CBS, MS, R, T, chunk
+from tests.support.notation import CBD, CBS, DONE, FIN, MS, R, T, chunk
 from tests.support.scale import examples
 from tests.unit.dialects.conversations import anthropic, openai
-from tests.unit.dialects.test_lane_properties import SLOW, Said, anthropic_streams, openai_streams
+from tests.unit.dialects.streams import SLOW, Said, anthropic_streams, openai_streams
 
 FRAME = b'data: {"id":"1","model":"ours","choices":[{"delta":{"content":"Once "}}]}\n\n'
 PAYLOAD = b'{"id":"1","model":"theirs","choices":[{"delta":{"content":"Once "}}]}'
@@ -64,6 +64,15 @@ def test_likeness_changes_nothing(
 
     for variant in (said, repeated(said)):
         assert tell(make(), variant) == tell(without_likeness(make()), variant)
+
+
+def test_a_count_is_never_passed_over() -> None:
+    """Chunks alike down to their usage are each counted: the last says how many tokens the answer has."""
+    lane = openai()
+    for piece in (R(), T("a", (7, 1)), T("b", (7, 1)), T("c", (7, 1)), FIN(), DONE):
+        lane.feed(piece)
+
+    assert lane.measure() == (Usage(7, 1), "provider_final")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,178 @@
+"""Turns as messages of OpenAI chat completions.
+
+Strict vendors want roles to alternate, text as a string, and the result of every tool right behind the turn that called
+it. So neighbours of one role become one message, and results go first, in the order of the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from gateway.dialects.neutral import Document, Image, Message, Notes, Part, Prompt, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.traits import Traits
+from gateway.dialects.validate import refuse
+
+_PDF = "application/pdf"
+_FAILED = "The tool failed."
+_FOLLOWS = "The result is in the next message."
+
+
+class _Placed(NamedTuple):
+    part: Part
+    place: str
+    author: str | None
+
+
+def write_messages(prompt: Prompt, traits: Traits, notes: Notes) -> list[dict[str, Any]]:
+    """
+    The messages of *prompt*, instructions first, in one.
+
+    Raises:
+        GatewayError: 400 naming a place that cannot be said, or where nothing is left to say.
+    """
+    messages: list[dict[str, Any]] = []
+    if prompt.system:
+        messages.append({"role": "system", "content": "\n\n".join(text.text for text in prompt.system)})
+    start = len(messages)
+    calls: dict[str, str] = {}
+    for role, turns in groupby(_speaking(prompt, notes), lambda message: message.role):
+        placed = [
+            _Placed(part, turn.place_of(index), turn.name) for turn in turns for index, part in enumerate(turn.parts)
+        ]
+        if role == "assistant":
+            messages.append(_assistant(placed, traits, notes))
+            calls = {item.part.id: item.part.name for item in placed if isinstance(item.part, ToolCall)}
+        else:
+            messages += _user(placed, calls, traits, notes)
+            calls = {}
+    if len(messages) == start:
+        raise refuse("messages", "messages must have at least one message with content that this model can take.")
+    if messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
+        _begin_answer(messages[-1], prompt.messages[-1].place, traits, notes)
+    return messages
+
+
+def _speaking(prompt: Prompt, notes: Notes) -> Iterator[Message]:
+    """The turns that say or call anything; thoughts alone are no message."""
+    for turn in prompt.messages:
+        if not all(isinstance(part, Thinking) for part in turn.parts):
+            yield turn
+            continue
+        for place in [turn.place_of(index) for index in range(len(turn.parts))] or [turn.place]:
+            notes.drop(place)
+
+
+def _begin_answer(message: dict[str, Any], place: str, traits: Traits, notes: Notes) -> None:
+    """The call ends with what the answer shall begin with; most models only see it as something said before."""
+    if traits.continues:
+        message["prefix"] = True
+    else:
+        notes.translate(place)
+
+
+def _assistant(placed: Sequence[_Placed], traits: Traits, notes: Notes) -> dict[str, Any]:
+    """The message; without text its content is null, as "" is refused, and by others a message without the member."""
+    texts = [item.part.text for item in placed if isinstance(item.part, Text)]
+    calls = [_tool_call(item.part, traits) for item in placed if isinstance(item.part, ToolCall)]
+    thoughts = _thoughts(placed, traits, notes)
+    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) if texts else None}
+    name = next((item.author for item in placed if item.author), None)
+    if name is not None:
+        message["name"] = name
+    if traits.remembers and (thoughts or calls):  # DeepSeek wants it in turns with calls even where it is empty
+        message["reasoning_content"] = "\n".join(thoughts)
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _thoughts(placed: Sequence[_Placed], traits: Traits, notes: Notes) -> list[str]:
+    """The reasoning that the model takes back; the rest is noted."""
+    thoughts: list[str] = []
+    for part, place, _ in placed:
+        if not isinstance(part, Thinking):
+            continue
+        if traits.remembers and part.text:
+            thoughts.append(part.text)
+            notes.translate(place)
+        else:
+            notes.drop(place)
+    return thoughts
+
+
+def _tool_call(call: ToolCall, traits: Traits) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": traits.call_id(call.id), "type": "function", "function": function}
+
+
+def _user(placed: Sequence[_Placed], calls: dict[str, str], traits: Traits, notes: Notes) -> list[dict[str, Any]]:
+    """Results of *calls* (names by id, in order), then what came with them and fits no result, then the rest."""
+    order = {call_id: position for position, call_id in enumerate(calls)}
+    results = [(item.part, item.place) for item in placed if isinstance(item.part, ToolResult)]
+    results.sort(key=lambda result: order.get(result[0].call_id, len(order)))
+    messages = [_tool_message(result, traits) for result, _ in results]
+    rest: list[_Placed] = []
+    for result, place in results:
+        if result.is_error:
+            notes.translate(f"{place}.is_error")
+        rest += _attached(result, place, calls, traits, notes)
+    rest += [item for item in placed if not isinstance(item.part, ToolResult)]
+    for author, items in groupby(rest, lambda item: item.author):
+        message: dict[str, Any] = {"role": "user", "content": _content(list(items))}
+        if author is not None:
+            message["name"] = author
+        messages.append(message)
+    return messages
+
+
+def _tool_message(result: ToolResult, traits: Traits) -> dict[str, Any]:
+    """A result's text. The dialect has no word for a failure, and here no room for anything but text."""
+    lines = [_FAILED] if result.is_error else []
+    lines += [_as_text(part) for part in result.parts if not _is_file(part)]
+    if any(map(_is_file, result.parts)):
+        lines.append(_FOLLOWS)
+    return {"role": "tool", "tool_call_id": traits.call_id(result.call_id), "content": "\n".join(lines)}
+
+
+def _attached(result: ToolResult, place: str, calls: dict[str, str], traits: Traits, notes: Notes) -> list[_Placed]:
+    """The pictures and files of *result*, for the user's message, and a line that says whose they are."""
+    files = [part for part in result.parts if _is_file(part)]
+    if not files:
+        return []
+    notes.translate(place)
+    name = calls.get(result.call_id)
+    tool = f" of {name}" if name else ""
+    line = f"The result of tool call {traits.call_id(result.call_id)}{tool}:"
+    return [_Placed(part, place, None) for part in (Text(line), *files)]
+
+
+def _content(items: Sequence[_Placed]) -> str | list[dict[str, Any]]:
+    """Text alone as one string, anything else as parts."""
+    if not any(_is_file(item.part) for item in items):
+        return "\n".join(_as_text(item.part) for item in items)
+    return [_part(item.part, item.place) for item in items]
+
+
+def _part(part: Part, place: str) -> dict[str, Any]:
+    if isinstance(part, Image):
+        image = {"url": part.url or f"data:{part.media_type};base64,{part.data}"}
+        return {"type": "image_url", "image_url": image | ({"detail": part.detail} if part.detail else {})}
+    if isinstance(part, Document) and _is_file(part):
+        if part.data is None:
+            raise refuse(place, f"{place}: Documents by URL cannot be used with this model; send the document itself.")
+        data = f"data:{_PDF};base64,{part.data}"
+        return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": data}}
+    return {"type": "text", "text": _as_text(part)}
+
+
+def _is_file(part: Part) -> bool:
+    """Whether *part* is no text."""
+    return isinstance(part, Image) or (isinstance(part, Document) and (part.data is None or part.media_type == _PDF))
+
+
+def _as_text(part: Part) -> str:
+    if isinstance(part, Document):
+        return f"{part.name}\n{part.data}" if part.name else part.data or ""
+    return part.text if isinstance(part, Text) else ""

@@ -1,0 +1,45 @@
+"""Who speaks with whom: passthrough where client and provider have one dialect, translation where they have two."""
+
+from __future__ import annotations
+
+from gateway.core.call import Call, Params
+from gateway.core.catalog import Route
+from gateway.core.errors import INVALID_REQUEST, GatewayError
+from gateway.dialects.base import Completion, Dialect, Journey, Lane
+from gateway.dialects.neutral import Notes, Target
+from gateway.dialects.registry import DIALECTS
+from gateway.dialects.translation import TranslationLane, translated_completion
+
+
+def is_native(call: Call, route: Route) -> bool:
+    """Whether *route* speaks the dialect that *call* came in."""
+    return route.provider.dialect == call.dialect
+
+
+def translated_body(call: Call, provider: Dialect, target: Target) -> tuple[bytes, Params]:
+    """
+    The body that asks a *provider* of another dialect for *call*, and what of the call is not in it as it was.
+
+    Raises:
+        GatewayError: The dialect cannot say it, or not all of it and the client insists on that.
+    """
+    notes = Notes()
+    body = provider.write_body(DIALECTS[call.dialect].read_prompt(call), target, notes)
+    if notes.dropped and call.options.strict_params:
+        places = ", ".join(notes.dropped)
+        raise GatewayError(INVALID_REQUEST, f"This model's provider cannot take: {places}.", param=notes.dropped[0])
+    return body, Params(tuple(notes.translated), tuple(notes.dropped))
+
+
+def open_lane(journey: Journey) -> Lane:
+    """The lane of a stream."""
+    client, provider = DIALECTS[journey.call.dialect], DIALECTS[journey.route.provider.dialect]
+    return client.open_lane(journey) if client is provider else TranslationLane(journey, provider, client)
+
+
+def read_completion(body: bytes, journey: Journey) -> Completion:
+    """A whole JSON answer. Raises UpstreamFailed when *body* is none."""
+    client, provider = DIALECTS[journey.call.dialect], DIALECTS[journey.route.provider.dialect]
+    if client is provider:
+        return client.read_completion(body, journey)
+    return translated_completion(body, journey, provider, client)

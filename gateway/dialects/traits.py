@@ -1,0 +1,59 @@
+"""In what the models behind one dialect differ, as far as it decides whether a body is accepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Literal
+
+from msgspec import Struct
+
+# OpenAI refuses longer ids of tool calls, and names of users; the digest of 64 hexadecimals just fits.
+_MAX_CALL_ID_CHARS = 40
+_MAX_USER_CHARS = 64
+
+
+class Traits(Struct, frozen=True):
+    """What a model wants otherwise than the plainest one.
+
+    Attributes:
+        names: Its own names of members.
+        lacks: Members that it refuses.
+        efforts: What `reasoning_effort` may be, from the least on; empty where it must not be sent.
+        switch: It has DeepSeek's `thinking` object, which turns thinking on and off.
+        effort_with_tools: The one effort that goes with tools, and has to be given then.
+        remembers: It takes `reasoning_content` in history, and wants it in turns that call tools. Others refuse it.
+        continues: It continues an assistant's last turn that has `prefix`; others begin a new one behind it.
+        call_ids: What ids of tool calls look like.
+        thinking: How it is told to think where its dialect knows both: with a budget of tokens, or by itself with an
+            effort. Models take one of the two, or the other, or either.
+        call_id_chars: How long one of ours is that replaces an id which does not look like that.
+    """
+
+    names: Mapping[str, str] = {}
+    lacks: frozenset[str] = frozenset()
+    efforts: tuple[str, ...] = ()
+    switch: bool = False
+    effort_with_tools: str | None = None
+    remembers: bool = False
+    continues: bool = False
+    call_ids: re.Pattern[str] = re.compile(rf".{{1,{_MAX_CALL_ID_CHARS}}}", re.DOTALL)
+    call_id_chars: int = _MAX_CALL_ID_CHARS
+    thinking: Literal["budget", "adaptive"] = "budget"
+
+    def call_id(self, original: str) -> str:
+        """*original*, or where the model would refuse it, always the same other id."""
+        return original if self.call_ids.fullmatch(original) else _digest(original)[: self.call_id_chars]
+
+
+def user_name(original: str) -> str:
+    """*original*, or its digest where it is too long: Claude Code's have 150 characters and more."""
+    return original if len(original) <= _MAX_USER_CHARS else _digest(original)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+PLAIN = Traits()

@@ -1,0 +1,196 @@
+"""Exchanges whose two ends speak different dialects.
+
+A provider's events are understood and said again in the client's dialect, as a provider of that dialect would say them.
+What the client gets is then made by the very lane that serves such providers: model name, usage, `_anoman`, errors.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from gateway.core.errors import TRUNCATED, Failure, UpstreamFailed
+from gateway.core.receipt import Receipt
+from gateway.core.usage import Basis, Usage, merge
+from gateway.dialects.base import Completion, Dialect, Journey, Lane, LaneRules
+from gateway.dialects.failures import MALFORMED, malformed
+from gateway.dialects.neutral import AnswerEvent, Counted, Finished
+from gateway.wire.headers import MAX_ID_CHARS, clean_text
+from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
+
+
+class TranslationLane:
+    """A stream of a *provider*'s dialect for a client of another one, whose own lane is `client.open_lane`."""
+
+    def __init__(self, journey: Journey, provider: Dialect, client: Dialect) -> None:
+        self._splitter = FrameSplitter(journey.rules.max_event_bytes)
+        self._reader = provider.open_reader()
+        self._writer = client.open_writer(journey)
+        self._lane: Lane = client.open_lane(structs.replace(journey, rules=_unbounded(journey.rules)))
+        self._counts = _Counts()
+        self._failure: Failure | None = None
+        self._note: str | None = None
+        self._is_over = False  # nothing more is read
+        self._last_words: bytes | None = None  # once the end of the answer has been said in the client's dialect
+
+    @property
+    def started(self) -> bool:
+        return self._lane.started or self.complete
+
+    @property
+    def complete(self) -> bool:
+        return self._reader.complete
+
+    @property
+    def ended(self) -> bool:
+        return self._is_over or self._reader.ended
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._failure or self._lane.failure
+
+    @property
+    def progress(self) -> int:
+        return self._reader.progress
+
+    @property
+    def talking(self) -> bool:
+        return self._lane.talking
+
+    @property
+    def note(self) -> str | None:
+        return self._note or self._reader.note or self._writer.note or self._lane.note
+
+    @note.setter
+    def note(self, note: str | None) -> None:
+        self._note = note
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole client frames for *data*; b"" while the start is still held back."""
+        try:
+            events = self._splitter.feed(data)
+        except FrameTooLarge:
+            self._break(malformed("event longer than the limit"))
+            return b""
+        return self._translate(events)
+
+    def end(self) -> bytes:
+        """The upstream's body is over: take an unfinished last event, and fail unless the answer is complete."""
+        out = b""
+        if not self.ended and self.failure is None:
+            try:
+                out = self._translate(self._splitter.close())
+            except FrameTooLarge:
+                self._break(malformed("event longer than the limit"))
+            else:
+                if self._failure is not None and self._failure.reason == MALFORMED:  # half a payload is a cut
+                    self._failure = TRUNCATED
+        if not self.complete:
+            self._break(TRUNCATED)
+        self._is_over = True
+        return out
+
+    def fail(self, failure: Failure, receipt: Receipt) -> bytes:
+        """The error frame of the client's dialect and its end."""
+        return self._lane.fail(failure, receipt)
+
+    def finish(self, receipt: Receipt) -> bytes:
+        """The end of the answer, in the client's dialect."""
+        self._conclude()
+        return (self._last_words or b"") + self._lane.finish(receipt)
+
+    def measure(self) -> tuple[Usage, Basis]:
+        """What was used, by the provider's own count where there is one and by ours where not."""
+        if self.complete:
+            self._conclude()
+        usage, basis = self._lane.measure()
+        return self._counts.complete(usage), basis
+
+    def _translate(self, events: Iterable[Event]) -> bytes:
+        if self.failure is not None:
+            return b""
+        out: list[bytes] = []
+        for event in events:
+            if self.ended:
+                break
+            try:
+                said = self._reader.take(event)
+            except UpstreamFailed as exc:
+                self._break(exc.failure)
+                break
+            self._say(said, out)
+        return self._lane.feed(out[0] if len(out) == 1 else b"".join(out)) if out else b""
+
+    def _say(self, said: Sequence[AnswerEvent], out: list[bytes]) -> None:
+        """Add the client's frames for *said* to *out*."""
+        for event in said:
+            if type(event) is Counted or type(event) is Finished:
+                self._counts.take(event)
+                self._note = self._note or _odd_ending(event)
+            frames = self._writer.write(event)
+            if frames:
+                out.append(frames)
+
+    def _conclude(self) -> None:
+        if self._last_words is None:
+            out: list[bytes] = []
+            self._say(self._reader.end(), out)
+            self._last_words = self._lane.feed(b"".join([*out, self._writer.end()]))
+
+    def _break(self, failure: Failure) -> None:
+        """Note *failure*; once the answer is complete it is only a remark."""
+        if self.complete:
+            self._note = self._note or f"after_finish:{failure.reason}"
+            self._is_over = True
+        elif self._failure is None:
+            self._failure = failure
+
+
+def translated_completion(body: bytes, journey: Journey, provider: Dialect, client: Dialect) -> Completion:
+    """A whole JSON answer of *provider*, for *client*. Raises UpstreamFailed when it is none."""
+    reader, writer = provider.open_reader(), client.open_writer(journey)
+    events = reader.whole(body)
+    completion = client.read_completion(writer.whole(events), journey)
+    counts, note = _Counts(), None
+    for event in events:
+        counts.take(event)
+        note = note or _odd_ending(event)
+    completion.note = note or reader.note or writer.note or completion.note
+    completion.usage = counts.complete(completion.usage)
+    return completion
+
+
+def _odd_ending(event: AnswerEvent) -> str | None:
+    """A provider's word for how the model stopped, if *event* has one and it is none that we know."""
+    said = event.said if isinstance(event, Finished) else None
+    return f"finish:{clean_text(said, MAX_ID_CHARS)}" if said is not None else None
+
+
+def _unbounded(rules: LaneRules) -> LaneRules:
+    """*rules* for a lane that reads what we write: in our spelling, an event within the bound can be longer than it."""
+    return replace(rules, max_event_bytes=sys.maxsize)
+
+
+class _Counts:
+    """What a provider counted that the client's dialect has no word for, but the books have."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, int | None] = {}
+
+    def take(self, event: AnswerEvent) -> None:
+        """Note what *event* counts, if it does."""
+        if isinstance(event, Counted):
+            counts = {"cache_write_tokens": event.cache_write_tokens, "reasoning_tokens": event.reasoning_tokens}
+            self._said.update({name: value for name, value in counts.items() if value is not None})
+
+    def complete(self, usage: Usage) -> Usage:
+        """*usage* with those counts, as far as they can be part of it."""
+        written, reasoning = self._said.get("cache_write_tokens") or 0, self._said.get("reasoning_tokens") or 0
+        return merge(
+            usage,
+            cache_write_tokens=min(written, usage.prompt_tokens - usage.cached_tokens) if written else None,
+            reasoning_tokens=min(reasoning, usage.completion_tokens) if reasoning else None,
+        )

@@ -1,0 +1,68 @@
+"""Which model has which `Traits`.
+
+The rows go by the names that vendors themselves give their models. The same weights at another host may have other
+rules, and mostly another name (`moonshotai/kimi-k2`): such a model is asked for nothing out of the ordinary.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import structs
+
+from gateway.dialects.traits import PLAIN, Traits
+
+# OpenAI's reference, `max_completion_tokens` and the guide to reasoning: these models refuse the sampling members.
+_OPENAI = Traits(
+    names={"max_tokens": "max_completion_tokens"},
+    lacks=frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "logit_bias"}),
+    efforts=("low", "medium", "high"),
+)
+_O_SERIES = structs.replace(_OPENAI, lacks=_OPENAI.lacks | {"parallel_tool_calls"})
+_GPT_5 = structs.replace(_OPENAI, efforts=("minimal", "low", "medium", "high"))
+_GPT_5_1 = structs.replace(_OPENAI, efforts=("none", "low", "medium", "high"))
+# From 5.2 on this endpoint refuses tools together with reasoning, from 5.4 on also where the effort is left to it.
+_GPT_5_X = structs.replace(_OPENAI, efforts=("none", "low", "medium", "high", "xhigh"), effort_with_tools="none")
+# DeepSeek's guide to its thinking mode. Other efforts are taken there for one of the two.
+_DEEPSEEK = Traits(remembers=True)
+_DEEPSEEK_V4 = Traits(remembers=True, efforts=("high", "max"), switch=True)
+_KIMI = Traits(remembers=True)
+# Mistral's reference of chat completions. A member that is not in it gives 422, and so does an id of other form.
+_MISTRAL = Traits(
+    names={"seed": "random_seed"},
+    lacks=frozenset({"user", "logit_bias", "logprobs", "top_logprobs"}),
+    continues=True,
+    call_ids=re.compile(r"[A-Za-z0-9]{9}"),
+    call_id_chars=9,
+)
+
+# Anthropic's guide to adaptive thinking: recommended from 4.6 on, and from 4.7 on there is nothing else.
+_ADAPTIVE = Traits(thinking="adaptive")
+
+# By the beginning of the name; the first that fits.
+_ROWS: tuple[tuple[str, Traits], ...] = (
+    ("gpt-5-chat", Traits(names=_OPENAI.names)),
+    ("gpt-5-pro", structs.replace(_OPENAI, efforts=("high",))),
+    ("gpt-5.1", _GPT_5_1),
+    ("gpt-5.", _GPT_5_X),
+    ("gpt-5", _GPT_5),
+    ("o1", _O_SERIES),
+    ("o3", _O_SERIES),
+    ("o4", _O_SERIES),
+    ("gpt-oss", Traits(efforts=_OPENAI.efforts)),
+    ("openai/gpt-oss", Traits(efforts=_OPENAI.efforts)),
+    ("deepseek-v4", _DEEPSEEK_V4),
+    ("deepseek-chat", _DEEPSEEK),
+    ("deepseek-reasoner", _DEEPSEEK),
+    ("kimi-k2.", structs.replace(_KIMI, switch=True)),
+    ("kimi-", _KIMI),
+    *((name, _MISTRAL) for name in ("mistral-", "ministral-", "magistral-", "codestral-", "devstral-", "pixtral-")),
+    *((f"claude-{name}", _ADAPTIVE) for name in ("opus-4-6", "sonnet-4-6", "opus-4-7", "opus-4-8")),
+    *((f"claude-{name}", _ADAPTIVE) for name in ("opus-5", "sonnet-5", "haiku-5", "fable-5", "mythos-")),
+    *((name, _MISTRAL) for name in ("open-mistral-", "open-mixtral-", "labs-", "voxtral-")),
+)
+
+
+def traits_of(model: str) -> Traits:
+    """The traits of *model*, by its provider's name for it."""
+    return next((traits for start, traits in _ROWS if model.startswith(start)), PLAIN)
