@@ -8,7 +8,7 @@ import re
 import resource
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Side:
     """One endpoint: how it is asked, and how its provider speaks.
 
     Attributes:
+        dialect: The provider's.
         model: A model with one route of the same name.
         fallback: A model whose routes are `first`, then `second`.
     """
@@ -59,13 +60,19 @@ ANTHROPIC = Side(
 )  # fmt: skip
 SIDES = (OPENAI, ANTHROPIC)
 
+# The same endpoints with providers of the other dialect. The fallback models are native, so their first and second
+# are of no use here.
+CHAT_ABROAD = replace(ANTHROPIC, name="chat-abroad", path=CHAT, model="chat-abroad", ask=bodies.chat)
+MESSAGES_ABROAD = replace(OPENAI, name="messages-abroad", path=MESSAGES, model="messages-abroad", ask=bodies.messages)
+ALL_SIDES = (*SIDES, CHAT_ABROAD, MESSAGES_ABROAD)
+
 
 def ends_well(side: Side, frames: Sequence[bytes]) -> bool:
     """Whether *frames* end as a complete answer does."""
     said = named(frames)
     if any(_error(data) for _, data in said):
         return False
-    if side is OPENAI:
+    if side.path == CHAT:
         finishes = [choice for _, data in said[:-1] for choice in data["choices"] if choice["finish_reason"]]
         return len(finishes) == 1 and said[-1][1] == "[DONE]"
     return said[-1][0] == "message_stop"
@@ -75,7 +82,7 @@ def interruption(side: Side, frames: Sequence[bytes]) -> dict[str, Any]:
     """The `_anoman` block of the error frame that *frames* end with, checked against the contract to the letter."""
     said = named(frames)
     assert not [data for _, data in said if _finish(data)], "a stream that broke must not say that it finished"
-    if side is OPENAI:
+    if side.path == CHAT:
         assert frames[-1] == b"data: [DONE]"
         frame = frames[-2]
         block: dict[str, Any] = said[-2][1]["error"]["_anoman"]
@@ -98,7 +105,7 @@ def interruption(side: Side, frames: Sequence[bytes]) -> dict[str, Any]:
 def refusal(side: Side, reply: Reply) -> str:
     """The code of a plain HTTP error, whose envelope is checked."""
     error = reply.json["error"]
-    if side is OPENAI:
+    if side.path == CHAT:
         assert list(error) == ["message", "type", "param", "code", "_anoman"]
     else:
         assert (reply.json["type"], reply.json["request_id"][:4]) == ("error", "req_")

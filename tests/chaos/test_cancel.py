@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.chaos.scenes import OPENAI, PROMISE_S, SIDES, Book, Side, serving, until
+from tests.chaos.scenes import ALL_SIDES, PROMISE_S, Book, Side, serving, until
 from tests.chaos.upstream.raw_peer import RawPeer
 from tests.support.acts import Answer, head, pause_ms, repeat, stall, status
 from tests.support.client import Stream
@@ -29,7 +29,7 @@ WAYS: dict[str, Callable[[Stream], float]] = {"fin": Stream.close, "rst": Stream
 BIG_BYTES = 5 << 20
 
 each_way = pytest.mark.parametrize("way", WAYS)
-each_side = pytest.mark.parametrize("side", SIDES, ids=lambda side: side.name)
+each_side = pytest.mark.parametrize("side", ALL_SIDES, ids=lambda side: side.name)
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ async def test_leaving_while_uploading(house: House, book: Book, side: Side, way
 @each_side
 async def test_leaving_while_connecting(house: House, book: Book, side: Side, way: str) -> None:
     """A connection that is still being made is given up within 50 ms."""
-    stream = await house.open(side, side.ask("silent" if side is OPENAI else "silent-claude"))
+    stream = await house.open(side, side.ask("silent" if side.dialect == "openai" else "silent-claude"))
     await until(lambda: connecting(house.silent) > FILLERS)
 
     WAYS[way](stream)
@@ -247,7 +247,9 @@ async def test_leaving_while_connecting(house: House, book: Book, side: Side, wa
 @each_side
 async def test_leaving_a_provider_that_does_not_read(house: House, book: Book, side: Side, way: str) -> None:
     """5 MB that the provider does not take do not hold the close up: it is reset within 50 ms."""
-    stream = await house.open(side, side.ask("deaf" if side is OPENAI else "deaf-claude", "word " * (BIG_BYTES // 5)))
+    stream = await house.open(
+        side, side.ask("deaf" if side.dialect == "openai" else "deaf-claude", "word " * (BIG_BYTES // 5))
+    )
     conn = await house.deaf.accept()
     await asyncio.sleep(0.1)  # until the kernel's buffers between the two are full
 

@@ -12,11 +12,22 @@ from statistics import median
 import pytest
 import pytest_asyncio
 
-from tests.chaos.scenes import ANTHROPIC, OPENAI, PROMISE_S, SIDES, Book, Side, ends_well, quiet, serving, until
+from tests.chaos.scenes import (
+    ALL_SIDES,
+    ANTHROPIC,
+    OPENAI,
+    PROMISE_S,
+    Book,
+    Side,
+    ends_well,
+    quiet,
+    serving,
+    until,
+)
 from tests.support.acts import Answer, pause_ms, repeat
 from tests.support.client import Stream
 from tests.support.config import model, standard
-from tests.support.gateway import Gateway
+from tests.support.gateway import CHAT, MESSAGES, Gateway
 from tests.support.notation import HANG
 from tests.support.provider import FakeProvider
 
@@ -28,7 +39,7 @@ EVERY_MS = 250  # four frames a second each, the load of goal G1
 SEED = 20_240
 
 Place = tuple[Gateway, FakeProvider]
-each_side = pytest.mark.parametrize("side", SIDES, ids=lambda side: side.name)
+each_side = pytest.mark.parametrize("side", ALL_SIDES, ids=lambda side: side.name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params={"plain": 1, "gunicorn": 2}.items(), ids=str)
@@ -99,7 +110,7 @@ async def test_cancel_latency_under_load(place: Place, record_property: Callable
     await quiet(gateway, provider)
 
 
-LAST = {"chat": b"data: [DONE]", "messages": b"event: message_stop"}
+LAST = {CHAT: b"data: [DONE]", MESSAGES: b"event: message_stop"}
 
 
 async def close_on_the_terminator(gateway: Gateway, side: Side) -> list[bytes]:
@@ -108,7 +119,7 @@ async def close_on_the_terminator(gateway: Gateway, side: Side) -> list[bytes]:
     frames = []
     async for frame in stream.frames():
         frames.append(frame)
-        if frame.startswith(LAST[side.name]):
+        if frame.startswith(LAST[side.path]):
             stream.close()
             break
     await stream.dispose()

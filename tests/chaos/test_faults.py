@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.chaos.scenes import OPENAI, SIDES, Book, Side, ends_well, interruption, refusal, serving, until
+from tests.chaos.scenes import ALL_SIDES, OPENAI, SIDES, Book, Side, ends_well, interruption, refusal, serving, until
 from tests.support.acts import Answer, Script, end, fin, head, pause_ms, repeat, reset, send_raw, stall, status
 from tests.support.client import Reply, Stream
 from tests.support.config import anthropic_provider, model, openai_provider, standard
@@ -31,7 +31,7 @@ LIVE = 50
 WORDS = "unrepeatable remarks org-zzzz9 provider.test"  # what a provider says, and no client may read
 
 alone_and_among_50 = pytest.mark.parametrize("place", [0, LIVE], indirect=True, ids=["alone", "among_50"])
-each_side = pytest.mark.parametrize("side", SIDES, ids=lambda side: side.name)
+each_side = pytest.mark.parametrize("side", ALL_SIDES, ids=lambda side: side.name)
 
 
 @dataclass(slots=True)
@@ -128,9 +128,10 @@ def error(code: int, **headers: str) -> list[Any]:
 
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+DIALECTS = [side.dialect for side in SIDES]
 IN_BAND: dict[str, bytes] = {
-    "chat": data({"error": {"message": WORDS, "code": 500}}),
-    "messages": AERR("overloaded_error", WORDS),
+    "openai": data({"error": {"message": WORDS, "code": 500}}),
+    "anthropic": AERR("overloaded_error", WORDS),
 }
 
 EITHER_WAY: dict[str, tuple[Script, Refused]] = {
@@ -183,16 +184,19 @@ async def test_before_the_first_frame(place: Place, book: Book, fault: str, is_s
 
 
 STREAM_ONLY: dict[str, tuple[dict[str, Script], Refused]] = {
-    "A6 reset after the head": ({side.name: [side.start, reset()] for side in SIDES}, Refused()),
-    "A6 fin after the head": ({side.name: [side.start, fin()] for side in SIDES}, Refused()),
-    "A7 nothing": ({side.name: [head(), end()] for side in SIDES}, Refused()),
-    "A7 only a start": ({side.name: [side.start] for side in SIDES}, Refused()),
-    "A9 an error first": ({side.name: [side.start, IN_BAND[side.name], HANG] for side in SIDES}, Refused()),
-    "A9 an error as JSON": ({side.name: [status(200, (), {"error": {"message": WORDS}})] for side in SIDES}, Refused()),
-    "A14 an endless line": ({side.name: [b"data: " + b"x" * 200_000, HANG] for side in SIDES}, Refused()),
-    "A15 no JSON": ({side.name: [data("{nonsense " + WORDS), HANG] for side in SIDES}, Refused()),
-    "A15 deep JSON": ({side.name: [data("[" * 30_000), HANG] for side in SIDES}, Refused()),
-    "A15 a scalar": ({side.name: [data("17"), HANG] for side in SIDES}, Refused()),
+    "A6 reset after the head": ({side.dialect: [side.start, reset()] for side in SIDES}, Refused()),
+    "A6 fin after the head": ({side.dialect: [side.start, fin()] for side in SIDES}, Refused()),
+    "A7 nothing": ({side.dialect: [head(), end()] for side in SIDES}, Refused()),
+    "A7 only a start": ({side.dialect: [side.start] for side in SIDES}, Refused()),
+    "A9 an error first": ({side.dialect: [side.start, IN_BAND[side.dialect], HANG] for side in SIDES}, Refused()),
+    "A9 an error as JSON": (
+        {side.dialect: [status(200, (), {"error": {"message": WORDS}})] for side in SIDES},
+        Refused(),
+    ),
+    "A14 an endless line": ({side.dialect: [b"data: " + b"x" * 200_000, HANG] for side in SIDES}, Refused()),
+    "A15 no JSON": ({side.dialect: [data("{nonsense " + WORDS), HANG] for side in SIDES}, Refused()),
+    "A15 deep JSON": ({side.dialect: [data("[" * 30_000), HANG] for side in SIDES}, Refused()),
+    "A15 a scalar": ({side.dialect: [data("17"), HANG] for side in SIDES}, Refused()),
 }
 
 
@@ -203,7 +207,7 @@ async def test_before_the_first_frame_of_a_stream(place: Place, book: Book, faul
     """What breaks before a piece of the answer is here is a plain HTTP error, after one more attempt."""
     scripts, wanted = STREAM_ONLY[fault]
 
-    reply, seen = await place.ask(side, scripts[side.name])
+    reply, seen = await place.ask(side, scripts[side.dialect])
     (row,) = await book.settled(1)
 
     assert (reply.status, refusal(side, reply), len(seen)) == (wanted.status, wanted.code, wanted.requests)
@@ -244,7 +248,7 @@ async def test_json_bodies(place: Place, book: Book, fault: str, side: Side) -> 
 @pytest.mark.parametrize("fault", ["refusing", "silent", "tls"])
 async def test_a1_a3_no_connection(place: Place, book: Book, fault: str, is_stream: bool, side: Side) -> None:
     """A1, A3: refused, never answered, or no TLS where TLS is due: 503 in time, and not a byte in the clear."""
-    name = fault if side is OPENAI else f"{fault}-claude"
+    name = fault if side.dialect == "openai" else f"{fault}-claude"
     loop = asyncio.get_running_loop()
     started_s = loop.time()
 
@@ -317,19 +321,19 @@ def begun(side: Side, *rest: Any) -> list[Any]:
 
 
 MIDSTREAM: dict[str, tuple[dict[str, list[Any]], str]] = {
-    "A5 silence": ({side.name: [HANG] for side in SIDES}, "upstream_timeout"),
-    "A5 comments only": ({side.name: [repeat(b": ping\n\n", pause_ms(50))] for side in SIDES}, "upstream_timeout"),
-    "A6 reset": ({side.name: [pause_ms(30), reset()] for side in SIDES}, "upstream_error"),
-    "A6 fin": ({side.name: [fin()] for side in SIDES}, "upstream_error"),
-    "A6 half an event, fin": ({side.name: [side.piece(" lost")[:30], fin()] for side in SIDES}, "upstream_error"),
-    "A7 a proper end": ({side.name: [end()] for side in SIDES}, "upstream_truncated"),
-    "A7 half an event, ended": ({side.name: [side.piece(" lost")[:30], end()] for side in SIDES}, "upstream_truncated"),
-    "A9 an error": ({side.name: [IN_BAND[side.name], HANG] for side in SIDES}, "upstream_error"),
-    "A13 a bad chunk": ({side.name: [pause_ms(30), send_raw(b"zz\r\n"), stall()] for side in SIDES}, "upstream_error"),
-    "A14 an endless line": ({side.name: [b"data: " + b"x" * 200_000, HANG] for side in SIDES}, "upstream_error"),
-    "A15 no JSON": ({side.name: [data("{nonsense " + WORDS), HANG] for side in SIDES}, "upstream_error"),
-    "A15 deep JSON": ({side.name: [data("[" * 30_000), HANG] for side in SIDES}, "upstream_error"),
-    "no finish": ({"chat": [DONE], "messages": [MD(usage=PIECES), end()]}, "upstream_truncated"),
+    "A5 silence": ({side.dialect: [HANG] for side in SIDES}, "upstream_timeout"),
+    "A5 comments only": ({side.dialect: [repeat(b": ping\n\n", pause_ms(50))] for side in SIDES}, "upstream_timeout"),
+    "A6 reset": ({side.dialect: [pause_ms(30), reset()] for side in SIDES}, "upstream_error"),
+    "A6 fin": ({side.dialect: [fin()] for side in SIDES}, "upstream_error"),
+    "A6 half an event, fin": ({side.dialect: [side.piece(" lost")[:30], fin()] for side in SIDES}, "upstream_error"),
+    "A7 a proper end": ({side.dialect: [end()] for side in SIDES}, "upstream_truncated"),
+    "A7 half an event": ({side.dialect: [side.piece(" lost")[:30], end()] for side in SIDES}, "upstream_truncated"),
+    "A9 an error": ({side.dialect: [IN_BAND[side.dialect], HANG] for side in SIDES}, "upstream_error"),
+    "A13 a bad chunk": ({key: [pause_ms(30), send_raw(b"zz\r\n"), stall()] for key in DIALECTS}, "upstream_error"),
+    "A14 an endless line": ({side.dialect: [b"data: " + b"x" * 200_000, HANG] for side in SIDES}, "upstream_error"),
+    "A15 no JSON": ({side.dialect: [data("{nonsense " + WORDS), HANG] for side in SIDES}, "upstream_error"),
+    "A15 deep JSON": ({side.dialect: [data("[" * 30_000), HANG] for side in SIDES}, "upstream_error"),
+    "no finish": ({"openai": [DONE], "anthropic": [MD(usage=PIECES), end()]}, "upstream_truncated"),
 }  # fmt: skip
 
 
@@ -340,7 +344,7 @@ async def test_mid_stream(place: Place, book: Book, fault: str, side: Side) -> N
     """All that came is delivered, then the error frame and a clean end; the tokens are billed; no second request."""
     scripts, failure_class = MIDSTREAM[fault]
 
-    reply, seen = await place.ask(side, begun(side, *scripts[side.name]), [HANG])
+    reply, seen = await place.ask(side, begun(side, *scripts[side.dialect]), [HANG])
     frames = [frame for frame in reply.body.split(b"\n\n") if frame]
     (row,) = await book.settled(1)
 
@@ -377,17 +381,17 @@ async def test_a6_a_body_that_ends_with_its_connection(place: Place, book: Book,
 # -- odd, but whole --
 
 _STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
-NO_USAGE = {"chat": FIN() + DONE, "messages": event("message_delta", _STOPPED) + MX}
+NO_USAGE = {"openai": FIN() + DONE, "anthropic": event("message_delta", _STOPPED) + MX}
 AFTER_FINISH = {
-    "chat": FIN() + U(7, PIECES) + data({"error": {"message": WORDS}}),
-    "messages": MD(usage=PIECES) + MX + AERR("api_error", WORDS),
+    "openai": FIN() + U(7, PIECES) + data({"error": {"message": WORDS}}),
+    "anthropic": MD(usage=PIECES) + MX + AERR("api_error", WORDS),
 }
 
 
 @each_side
 async def test_a8_no_usage(place: Place, book: Book, side: Side) -> None:
     """A8: a whole answer without usage is complete; the tokens are estimated, and the receipt says so."""
-    reply, _ = await place.ask(side, begun(side, NO_USAGE[side.name]))
+    reply, _ = await place.ask(side, begun(side, NO_USAGE[side.dialect]))
     (row,) = await book.settled(1)
 
     assert ends_well(side, [frame for frame in reply.body.split(b"\n\n") if frame])
@@ -398,7 +402,7 @@ async def test_a8_no_usage(place: Place, book: Book, side: Side) -> None:
 @each_side
 async def test_an_error_after_the_finish(place: Place, book: Book, side: Side) -> None:
     """An error behind the terminal marker does not spoil the answer."""
-    reply, _ = await place.ask(side, begun(side, AFTER_FINISH[side.name], fin()))
+    reply, _ = await place.ask(side, begun(side, AFTER_FINISH[side.dialect], fin()))
     (row,) = await book.settled(1)
 
     assert ends_well(side, [frame for frame in reply.body.split(b"\n\n") if frame])

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.chaos.scenes import OPENAI, RCVBUF, SIDES, Book, Side, ends_well, rss_bytes, serving, stuck, until
+from tests.chaos.scenes import ALL_SIDES, OPENAI, RCVBUF, Book, Side, ends_well, rss_bytes, serving, stuck, until
 from tests.support.acts import repeat
 from tests.support.config import standard
 from tests.support.frames import text_of
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.alone]
 STALL_S, IDLE_S = 0.8, 0.5
 
 Place = tuple[Gateway, FakeProvider]
-each_side = pytest.mark.parametrize("side", SIDES, ids=lambda side: side.name)
+each_side = pytest.mark.parametrize("side", ALL_SIDES, ids=lambda side: side.name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

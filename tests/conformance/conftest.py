@@ -21,6 +21,8 @@ CONFIG: dict[str, Any] = {
     "models": {name: model(f"fake-openai/{name}") for name in ("claude-sonnet-4-6", "gpt-4o")},
 }
 MODELS = {"openai": "m", "anthropic": "claude"}
+ABROAD = {"openai": "chat-abroad", "anthropic": "messages-abroad"}
+"""By the dialect of the client: a model whose only provider speaks the other one."""
 
 
 @dataclass(slots=True)

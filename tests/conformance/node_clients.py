@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.conformance.loops import Looped
 from tests.conformance.outcome import TOOL, Ask, Client, Fault, Outcome
 from tests.conformance.python_anthropic import ANTHROPIC_ERRORS, ANTHROPIC_FINISH
 from tests.conformance.python_openai import OPENAI_ERRORS, OPENAI_FINISH
@@ -30,7 +31,7 @@ class Clients:
         self._process: Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ids = itertools.count()
-        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     async def ask(self, client: str, ask: Ask) -> Outcome:
         """Have *client* make the request.
@@ -38,10 +39,23 @@ class Clients:
         Raises:
             TimeoutError: It did not come to an end.
         """
+        return _outcome(await self._tell(client, ask))
+
+    async def loop(self, client: str, ask: Ask) -> Looped:
+        """Have *client* go through its tool loop.
+
+        Raises:
+            TimeoutError: It did not come to an end.
+            RuntimeError: It ended in an exception.
+        """
+        looped = await self._tell(client, ask)
+        return Looped(looped["text"], [(prompt, said) for prompt, said in looped["usages"]], looped["cities"])
+
+    async def _tell(self, client: str, ask: Ask) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdin is not None
         number = next(self._ids)
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = outcome
         line = json.dumps({"id": number, "client": client, "ask": {**ask.as_dict, "tool": TOOL}})
         self._process.stdin.write(line.encode() + b"\n")
@@ -63,8 +77,12 @@ class Clients:
         while line := await stdout.readline():
             answer: dict[str, Any] = json.loads(line)
             waiting = self._waiting.pop(answer["id"])
-            if not waiting.done():
-                waiting.set_result(_outcome(answer["outcome"]))
+            if waiting.done():
+                continue
+            if "error" in answer:
+                waiting.set_exception(RuntimeError(answer["error"]))
+            else:
+                waiting.set_result(answer["outcome"])
         for waiting in self._waiting.values():
             waiting.set_exception(ConnectionError("the Node clients have gone"))
 

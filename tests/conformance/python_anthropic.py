@@ -37,7 +37,8 @@ def _event(out: Outcome, event: Any) -> bool:
         out.tool = (out.tool[0], out.tool[1] + event.delta.partial_json)
     elif event.type == "message_delta":
         out.finish = event.delta.stop_reason
-        out.usage = ((out.usage or (0, 0))[0], event.usage.output_tokens)
+        said = event.usage.input_tokens  # cumulative; some leave out what has not changed
+        out.usage = ((out.usage or (0, 0))[0] if said is None else said, event.usage.output_tokens)
         out.usages += 1
         out.extension = (event.model_extra or {}).get("_anoman")
     out.text += piece

@@ -79,7 +79,9 @@ def standard(base_url: str, **overrides: Config) -> Config:
 
     Models: "m" (fake-openai/m), "fallback" (fake-openai/first, then fake-openai/second),
     "claude" (fake-anthropic/claude),
-    "claude-fallback" (fake-anthropic/first-claude, then fake-anthropic/second-claude).
+    "claude-fallback" (fake-anthropic/first-claude, then fake-anthropic/second-claude);
+    for the endpoint of the other dialect "chat-abroad" (fake-anthropic/chat-abroad)
+    and "messages-abroad" (fake-openai/messages-abroad).
 
     Args:
         overrides: Sections to be merged in, table by table: `standard(url, stream={"idle_s": 0.2})`.
@@ -91,6 +93,8 @@ def standard(base_url: str, **overrides: Config) -> Config:
         "fallback": model("fake-openai/first", "fake-openai/second"),
         "claude": model("fake-anthropic/claude"),
         "claude-fallback": model("fake-anthropic/first-claude", "fake-anthropic/second-claude"),
+        "chat-abroad": model("fake-anthropic/chat-abroad"),
+        "messages-abroad": model("fake-openai/messages-abroad"),
     }
     config["tiers"] = {"one": {"inflight": 1}, "few": {"rpm": 3}}
     config["keys"] = {

@@ -192,7 +192,7 @@ async def test_sighup_reloads_every_worker(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         started = await gateway.logged("server.started", 2, BOOT_S)
 
-        assert [line["models"] for line in started] == [5, 5]
+        assert [line["models"] for line in started] == [7, 7]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ async def test_sighup_with_a_bad_file(text: str, problem: str, tmp_path: Path) -
         (started,) = await gateway.logged("server.started", 1, BOOT_S)
 
         assert all(problem in line["problems"][0] for line in refused)
-        assert started["models"] == 4
+        assert started["models"] == 6
         assert before[1] in workers(gateway)
         assert "m" in await models(gateway)
 

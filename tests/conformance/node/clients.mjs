@@ -7,6 +7,8 @@ import Anthropic from "@anthropic-ai/sdk";
 import { generateText, jsonSchema, streamText, tool } from "ai";
 import OpenAI from "openai";
 
+import { loops } from "./loops.mjs";
+
 globalThis.AI_SDK_LOG_WARNINGS = false;
 
 const fresh = () => ({ text: "", finish: null, usage: null, usages: 0, tool: null, extension: null, left: false });
@@ -127,7 +129,7 @@ function takeEvent(out, event) {
   if (delta?.type === "text_delta") out.text += delta.text;
   if (type === "message_delta") {
     out.finish = delta.stop_reason;
-    out.usage = [out.usage[0], event.usage.output_tokens];
+    out.usage = [event.usage.input_tokens ?? out.usage[0], event.usage.output_tokens];
     out.usages += 1;
     out.extension = event._anoman ?? null;
   }
@@ -250,6 +252,11 @@ const clients = {
 
 async function answer({ client, ask }) {
   const out = fresh();
+  if (client in loops) {
+    const loop = { text: "", usages: [], cities: [] };
+    await loops[client](ask, loop);
+    return loop;
+  }
   try {
     await clients[client](ask, out);
   } catch (error) {
@@ -262,5 +269,8 @@ async function answer({ client, ask }) {
 console.log(JSON.stringify({ ready: process.version }));
 for await (const line of createInterface({ input: process.stdin })) {
   const request = JSON.parse(line);
-  answer(request).then((outcome) => console.log(JSON.stringify({ id: request.id, outcome })));
+  answer(request).then(
+    (outcome) => console.log(JSON.stringify({ id: request.id, outcome })),
+    (error) => console.log(JSON.stringify({ id: request.id, error: `${error.name}: ${error.message}` })),
+  );
 }
