@@ -143,6 +143,7 @@ class App:
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
             await loop.run_in_executor(None, warm_up)
+            warm_up()  # again, for the library keeps 16 MB for each thread: the first cancel would wait 16 ms for them
             _settle_memory()
             self._every_second()
             servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
