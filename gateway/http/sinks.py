@@ -13,6 +13,7 @@ from aiohttp_sse import EventSourceResponse
 from gateway.http.answer_headers import Headers
 from gateway.http.output import begin, head, may_stay, send
 from gateway.http.protocol import GatewayProtocol
+from gateway.http.stalls import reset
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 
@@ -119,7 +120,7 @@ class StreamSink:
         """Drop the connection, so that the client cannot take the body for a whole one."""
         transport = self._request.transport
         if transport is not None:
-            transport.abort()
+            reset(transport)
 
 
 def _chunk(data: bytes) -> bytes:

@@ -94,8 +94,8 @@ class Opening:
         board, exchange, now_s = self._services.board, self._exchange, self._watch.now_s()
 
         def admit(route: Route) -> bool:
-            if not self._prepare(route):
-                return False
+            if board.of(route.id)[0].state(now_s) == "open" or not self._prepare(route):
+                return False  # a body is not written for a route that is not asked anyway
             self._permit = board.of(route.id)[0].admit(now_s)
             return self._permit is not None
 
@@ -122,7 +122,8 @@ class Opening:
                 exchange.call, route, exchange.model, fresh=last is not None and last.reason == STALE
             )
         except GatewayError as refusal:
-            self._refusals[route.id] = refusal
+            refusal.__context__ = None
+            self._refusals[route.id] = refusal.with_traceback(None)  # its frames hold the whole call
             return False
         return True
 

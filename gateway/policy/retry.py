@@ -50,14 +50,15 @@ def next_try(
     """
     The next attempt of an exchange whose *attempts* have all failed, or None when it is to fail.
 
-    Every candidate is asked once, in order, and again at once where only a connection was dead; then each at most once
-    more, the shortest wait first. Nothing is tried after a failure that is the caller's fault, nor once the gateway is
-    leaving.
+    Every candidate that can say what is asked is asked once, in order, and again at once where only a connection was
+    dead; then each at most once more, the shortest wait first. Nothing is tried after a failure that is the caller's
+    fault, nor once the gateway is leaving.
 
     Args:
         now_s: Monotonic seconds, as are `deadline_s` and the stamps of *attempts*.
         deadline_s: No attempt starts at or after it.
-        allow: The route's breaker. Asked last: a yes may take a probe slot, so its route is always the one returned.
+        allow: Whether the route can say what is asked, and its breaker. Asked last: a yes may take a probe slot, so its
+            route is always the one returned.
         may_retry: The route's retry budget, asked for second attempts only; a yes spends.
         spread: Random number in [0, 1) that keeps the clients of one outage apart.
     """

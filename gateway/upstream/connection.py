@@ -41,6 +41,7 @@ if sys.platform != "win32":
 
 # In one go; the event loops take up to 256 KiB, and all of it is held as long as the client does not read. A live event
 # has some 300 bytes; of a flood, one receive more or less is nothing beside the work on what it brings.
+MAX_LAST_READS = 4  # of a socket that failed: an error body of 64 KiB is looked at, and no more of it
 RECEIVE_BYTES = 16_384
 SLICE_BYTES = 65536  # asyncio's default high-water mark for writing: more in one write only fills its buffer
 MAX_INTERIM = 8  # 1xx heads before an answer; servers send one or two, and nobody waits through a flood of them
@@ -212,12 +213,15 @@ class Wire(ResponseHandler):
         if transport is None or transport.get_extra_info("sslcontext") is not None:
             return  # under TLS only its own layer could read it
         sock = _socket_of(transport)
-        try:
-            data = os.read(sock.fileno(), RECEIVE_BYTES) if sock is not None else b""
-        except (OSError, ValueError):  # there is nothing, or the socket is closed already
+        if sock is None:
             return
-        if data:
-            self.data_received(data)
+        try:
+            for _ in range(MAX_LAST_READS):
+                if not (data := os.read(sock.fileno(), RECEIVE_BYTES)):
+                    break
+                self.data_received(data)
+        except (OSError, ValueError):  # there is no more, or the socket is closed already
+            pass
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell a reset from an end: stock aiohttp ends a body without length normally on either."""

@@ -233,8 +233,8 @@ def speaks(route: str, stream: bool) -> Answer:
 @pytest.mark.parametrize("name", FIRST)
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_fallback_across_dialects(desk: Desk, fault: str, name: str, path: str, stream: bool) -> None:
-    """From the native to the translated route and the other way: the client cannot tell, but by `params`."""
-    first, second = FIRST[name]
+    """From the native route, whichever is configured first, to the translated one: only `params` tells the client."""
+    first, second = sorted(FIRST[name], key=lambda route: not route.endswith(NATIVE[path]))
     desk.provider.script(first.split("/")[1], FAULTS[fault])
     desk.provider.script(second.split("/")[1], speaks(second, stream))
 
@@ -261,16 +261,15 @@ async def test_fallback_across_dialects(desk: Desk, fault: str, name: str, path:
 @each_path
 async def test_no_second_beginning(desk: Desk, path: str) -> None:
     """After the first good frame of a translated stream nobody else is asked."""
-    name = "anthropic-first" if path == CHAT else "openai-first"
-    first, second = (route.split("/")[1] for route in FIRST[name])
-    desk.provider.script(first, [*started(path), RST])
-    desk.provider.script(second, speaks(second, stream=True))
+    first, second = FIRST["openai-first" if path == CHAT else "anthropic-first"]
+    desk.provider.script(first.split("/")[1], FAULTS["401"])
+    desk.provider.script(second.split("/")[1], [*started(path), RST])
 
-    reply = await desk.ask(path=path, model=name)
+    reply = await desk.ask(path=path, model="openai-first")
     receipt = await desk.receipt(reply)
 
     assert text_of(items(reply)) == "Once upon"
-    assert receipt["attempts"] == [f"{FIRST[name][0]}:failed"]
+    assert receipt["attempts"] == [f"{first}:failed", f"{second}:failed"]
     assert receipt["outcome"] == "interrupted"
 
 
