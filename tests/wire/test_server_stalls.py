@@ -183,6 +183,28 @@ async def test_stream_below_http_1_1_ends_the_connection() -> None:
         await all_gone(lambda: door.server.connections)
 
 
+async def test_an_abort_below_http_1_1_is_a_reset() -> None:
+    """Where the end of the body is the connection's, a stream that is given up must not end like a whole one."""
+
+    async def stream(request: web.BaseRequest) -> web.StreamResponse:
+        sink = StreamSink(request)
+        sink.open(())
+        sink.write(b"data: half\n\n")
+        await asyncio.sleep(0.05)
+        sink.abort()
+        assert sink.response is not None
+        return sink.response
+
+    async with open_door(stream) as door:
+        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        writer.write(request().replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(-1)
+
+        writer.close()
+
+
 async def test_vanished_clients_are_the_kernel_s_business() -> None:
     """Every connection has a deadline for what is sent and not acknowledged, behind the write-stall deadline."""
     seen: list[int] = []
