@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.dialects.validate import refuse
+from gateway.dialects.open_calls import OpenCalls
 
 _FITS = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # by the API's own refusals; other vendors' ids have dots and colons
 
@@ -19,28 +19,25 @@ class CallIds:
 
     def __init__(self) -> None:
         self._used: set[str] = set()
-        self._open: dict[str, tuple[str, str]] = {}
+        self._open = OpenCalls()
+        self._written: dict[str, str] = {}
 
     def call(self, call_id: str, place: str) -> str:
         """The id to write for a call. Raises GatewayError if the same turn has it already."""
-        if call_id in self._open:
-            raise refuse(place, f"{place}: two calls of one turn have the same id.")
+        self._open.call(call_id, place)
         fits = _FITS.fullmatch(call_id) and call_id not in self._used
         written = call_id if fits else f"call_{len(self._used)}"
         while written in self._used:
             written += "_"
         self._used.add(written)
-        self._open[call_id] = written, place
+        self._written[call_id] = written
         return written
 
     def answer(self, call_id: str, place: str) -> str:
         """The id to write for a result. Raises GatewayError if no call waits for it."""
-        found = self._open.pop(call_id, None)
-        if found is None:
-            raise refuse(place, f"{place}: no tool call of the turn before waits for this result.")
-        return found[0]
+        self._open.answer(call_id, place)
+        return self._written[call_id]
 
     def close(self) -> None:
         """The turn of the results is over. Raises GatewayError if one is missing."""
-        for _, place in self._open.values():
-            raise refuse(place, f"{place}: the messages that follow have no result for this tool call.")
+        self._open.close()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.dialects.neutral import Document, Image, Message, Notes, Part, Text, Thinking, ToolCall, ToolResult
-from gateway.dialects.validate import refuse
+from gateway.dialects.validate import boolean_of, name_of, refuse, text_of
 
 Block = dict[str, Any]
 Holder = Literal["system", "user", "assistant", "tool_result", "document"]
@@ -72,9 +72,7 @@ def _read_block(block: Any, holder: Holder, place: str, notes: Notes) -> tuple[P
 
 
 def _text(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
-    text = block.get("text")
-    if not isinstance(text, str):
-        raise refuse(f"{place}.text", f"{place}.text must be a string.")
+    text = text_of(block.get("text"), f"{place}.text")
     return (Text(text, block.get("cache_control")),) if text else ()
 
 
@@ -91,9 +89,9 @@ def _image(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
 
 def _document(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
     source, kind = _source(block, place)
-    title, context, cache = block.get("title"), block.get("context"), block.get("cache_control")
-    name = title if isinstance(title, str) and title else None
-    before = (Text(context),) if isinstance(context, str) and context else ()
+    name, context = _said(block, "title", place), _said(block, "context", place)
+    cache = block.get("cache_control")
+    before = (Text(context),) if context is not None else ()
     if kind == "content":
         head = (Text(name),) if name else ()
         return (*head, *before, *read_content(source.get("content"), "document", f"{place}.source.content", notes))
@@ -106,7 +104,7 @@ def _document(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
 
 
 def _search_result(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
-    head = [value for value in (block.get("title"), block.get("source")) if isinstance(value, str) and value]
+    head = [said for said in (_said(block, name, place) for name in ("title", "source")) if said is not None]
     body = read_texts(block.get("content"), f"{place}.content", notes)
     lines = [*head, *(part.text for part in body)]
     notes.translate(place)
@@ -124,9 +122,7 @@ def _compaction(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
 
 
 def _thinking(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
-    text, signature = block.get("thinking"), block.get("signature")
-    if not isinstance(text, str):
-        raise refuse(f"{place}.thinking", f"{place}.thinking must be a string.")
+    text, signature = text_of(block.get("thinking"), f"{place}.thinking"), block.get("signature")
     return (Thinking(text, signature if isinstance(signature, str) and signature else None),)
 
 
@@ -135,7 +131,9 @@ def _redacted(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
 
 
 def _tool_use(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
-    given = block.get("input") or {}  # a stream that was put together carelessly leaves "" or null
+    given = block.get("input")
+    if given is None or given == "":  # as a stream that was put together carelessly leaves it
+        given = {}
     if not isinstance(given, dict):
         raise refuse(f"{place}.input", f"{place}.input must be an object.")
     arguments = msgspec.json.encode(given).decode()
@@ -147,8 +145,9 @@ def _tool_result(block: Block, place: str, notes: Notes) -> tuple[Part, ...]:
     content = block.get("content")
     parts = () if content is None else read_content(content, "tool_result", f"{place}.content", notes)
     inner = tuple(part for part in parts if isinstance(part, Text | Image | Document))
-    call_id = _string(block, "tool_use_id", place)
-    return (ToolResult(call_id, inner, block.get("is_error") is True, block.get("cache_control")),)
+    call_id, given = _string(block, "tool_use_id", place), block.get("is_error")
+    is_error = given is not None and boolean_of(given, f"{place}.is_error")
+    return (ToolResult(call_id, inner, is_error, block.get("cache_control")),)
 
 
 def _source(block: Block, place: str) -> tuple[Block, str]:
@@ -166,10 +165,13 @@ def _no_source(kind: str, place: str) -> Exception:
 
 
 def _string(holder: Block, name: str, place: str) -> str:
-    value = holder.get(name)
-    if not isinstance(value, str) or not value:
-        raise refuse(f"{place}.{name}", f"{place}.{name} must be a string that is not empty.")
-    return value
+    return name_of(holder.get(name), f"{place}.{name}")
+
+
+def _said(block: Block, name: str, place: str) -> str | None:
+    """A text that may be left out, be null, or say nothing."""
+    value = block.get(name)
+    return (text_of(value, f"{place}.{name}") or None) if value is not None else None
 
 
 _DOCUMENT_TYPES = {"base64": _PDF, "text": _PLAIN}

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from gateway.dialects.neutral import Notes, Reasoning, ResponseFormat, Tool, ToolChoice
-from gateway.dialects.validate import refuse
+from gateway.dialects.validate import boolean_of, name_of, refuse, text_of
 from gateway.wire.values import decode_members, decode_values
 
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
@@ -37,21 +37,19 @@ def _read_tool(raw: Raw, place: str, notes: Notes) -> Tool:
     members = decode_members(raw)
     schema = members.get("input_schema")
     values = {name: decode_values(value) for name, value in members.items() if name != "input_schema"}
-    kind, name, strict = values.get("type"), values.get("name"), values.get("strict")
+    kind, description, strict = values.get("type"), values.get("description"), values.get("strict")
     if kind is not None and kind != "custom":
         what = kind[:64] if isinstance(kind, str) else "this type"
         raise refuse(f"{place}.type", f"{place}.type: Tools of {what} cannot be used with this model.")
-    if not isinstance(name, str) or not name:
-        raise refuse(f"{place}.name", f"{place}.name must be a string that is not empty.")
+    name = name_of(values.get("name"), f"{place}.name")
     if schema is not None and not bytes(schema).startswith(b"{"):
         raise refuse(f"{place}.input_schema", f"{place}.input_schema must be an object.")
     note_rest(values, _TOOL_MEMBERS, place, notes)
-    description = values.get("description")
     return Tool(
         name,
-        description if isinstance(description, str) and description else None,
+        (text_of(description, f"{place}.description") or None) if description is not None else None,
         schema,
-        strict if isinstance(strict, bool) else None,
+        boolean_of(strict, f"{place}.strict") if strict is not None else None,
         values.get("cache_control"),
     )
 
@@ -66,7 +64,8 @@ def read_tool_choice(raw: Raw, notes: Notes) -> tuple[ToolChoice, bool | None]:
     if mode == "tool" and (not isinstance(name, str) or not name):
         raise refuse("tool_choice.name", "tool_choice.name must be the name of a tool.")
     note_rest(given, frozenset({"type", "name", "disable_parallel_tool_use"}), "tool_choice", notes)
-    return ToolChoice(mode, name if mode == "tool" else None), not alone if isinstance(alone, bool) else None
+    choice = ToolChoice(mode, name if mode == "tool" else None)
+    return choice, not boolean_of(alone, "tool_choice.disable_parallel_tool_use") if alone is not None else None
 
 
 def read_reasoning(thinking: Any, effort: Any, notes: Notes) -> tuple[Reasoning, str] | None:

@@ -116,6 +116,9 @@ def _write_tools(body: Body) -> None:
             name = body.named("tool_choice")
             raise refuse(name, f"{name} asks for a tool, but there are no tools.")
         return
+    if choice is not None and choice.mode == "tool" and all(tool.name != choice.name for tool in prompt.tools):
+        name = body.named("tool_choice")
+        raise refuse(name, f"{name}: there is no tool of that name among the tools.")
     body.members["tools"] = [_tool(tool) for tool in prompt.tools]
     if choice is not None:
         chosen = _CHOICES.get(choice.mode) or {"type": "function", "function": {"name": choice.name}}

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from gateway.dialects.neutral import Document, Image, Message, Notes, Part, Prompt, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.open_calls import OpenCalls
 from gateway.dialects.traits import Traits
 from gateway.dialects.validate import refuse
 
@@ -30,28 +31,43 @@ def write_messages(prompt: Prompt, traits: Traits, notes: Notes) -> list[dict[st
     The messages of *prompt*, instructions first, in one.
 
     Raises:
-        GatewayError: 400 naming a place that cannot be said, or where nothing is left to say.
+        GatewayError: 400 naming a place that cannot be said, or half a pair of call and result, or where nothing is
+            left to say.
     """
     messages: list[dict[str, Any]] = []
     if prompt.system:
         messages.append({"role": "system", "content": "\n\n".join(text.text for text in prompt.system)})
     start = len(messages)
     calls: dict[str, str] = {}
+    waiting = OpenCalls()
     for role, turns in groupby(_speaking(prompt, notes), lambda message: message.role):
         placed = [
             _Placed(part, turn.place_of(index), turn.name) for turn in turns for index, part in enumerate(turn.parts)
         ]
+        _match(placed, waiting)
         if role == "assistant":
             messages.append(_assistant(placed, traits, notes))
             calls = {item.part.id: item.part.name for item in placed if isinstance(item.part, ToolCall)}
         else:
+            waiting.close()
             messages += _user(placed, calls, traits, notes)
             calls = {}
+    if prompt.messages and prompt.messages[-1].role == "user":  # which may have said nothing at all
+        waiting.close()
     if len(messages) == start:
         raise refuse("messages", "messages must have at least one message with content that this model can take.")
     if messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
         _begin_answer(messages[-1], prompt.messages[-1].place, traits, notes)
     return messages
+
+
+def _match(placed: Sequence[_Placed], waiting: OpenCalls) -> None:
+    """Calls begin to wait, results find theirs. Raises GatewayError where they do not."""
+    for part, place, _ in placed:
+        if isinstance(part, ToolCall):
+            waiting.call(part.id, place)
+        elif isinstance(part, ToolResult):
+            waiting.answer(part.call_id, place)
 
 
 def _speaking(prompt: Prompt, notes: Notes) -> Iterator[Message]:
@@ -111,7 +127,7 @@ def _user(placed: Sequence[_Placed], calls: dict[str, str], traits: Traits, note
     """Results of *calls* (names by id, in order), then what came with them and fits no result, then the rest."""
     order = {call_id: position for position, call_id in enumerate(calls)}
     results = [(item.part, item.place) for item in placed if isinstance(item.part, ToolResult)]
-    results.sort(key=lambda result: order.get(result[0].call_id, len(order)))
+    results.sort(key=lambda result: order[result[0].call_id])
     messages = [_tool_message(result, traits) for result, _ in results]
     rest: list[_Placed] = []
     for result, place in results:
@@ -142,9 +158,7 @@ def _attached(result: ToolResult, place: str, calls: dict[str, str], traits: Tra
     if not files:
         return []
     notes.translate(place)
-    name = calls.get(result.call_id)
-    tool = f" of {name}" if name else ""
-    line = f"The result of tool call {traits.call_id(result.call_id)}{tool}:"
+    line = f"The result of tool call {traits.call_id(result.call_id)} of {calls[result.call_id]}:"
     return [_Placed(part, place, None) for part in (Text(line), *files)]
 
 

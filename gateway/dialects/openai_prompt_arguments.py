@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.errors import GatewayError
-from gateway.dialects.openai_prompt_raw import text_of
-from gateway.dialects.validate import LIMITS, refuse
+from gateway.dialects.validate import LIMITS, refuse, text_of
 from gateway.wire.body import nested_deeper, structural
 from gateway.wire.values import decode_values
 

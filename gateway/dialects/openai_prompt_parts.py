@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from gateway.dialects.neutral import Document, Image, Notes, Part, Text, ToolCall, ToolResult
-from gateway.dialects.openai_prompt_raw import name_of, note_others, text_of
-from gateway.dialects.validate import refuse
+from gateway.dialects.openai_prompt_raw import note_others
+from gateway.dialects.validate import name_of, refuse, text_of
 
 TEXTS = frozenset({"text"})
 SPOKEN = frozenset({"text", "refusal"})

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from gateway.dialects.neutral import Notes
-from gateway.dialects.validate import refuse
+from gateway.dialects.validate import boolean_of, refuse, text_of
 from gateway.wire.values import decode_members, decode_values
 
 _objects = msgspec.json.Decoder(list[dict[str, Raw]])
@@ -26,26 +26,9 @@ def as_text(raw: Raw, place: str) -> str:
     return text_of(decode_values(raw), place)
 
 
-def text_of(value: object, place: str) -> str:
-    """*value* if it is a string."""
-    if not isinstance(value, str):
-        raise refuse(place, f"{place} must be a string.")
-    return value
-
-
-def name_of(value: object, place: str) -> str:
-    """*value* if it is a string with something in it."""
-    if not isinstance(value, str) or not value:
-        raise refuse(place, f"{place} must be a string that is not empty.")
-    return value
-
-
 def as_boolean(raw: Raw, place: str) -> bool:
     """True or false."""
-    value = decode_values(raw)
-    if not isinstance(value, bool):
-        raise refuse(place, f"{place} must be true or false.")
-    return value
+    return boolean_of(decode_values(raw), place)
 
 
 def as_integer(raw: Raw, place: str) -> int:

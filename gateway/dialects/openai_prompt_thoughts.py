@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.dialects.neutral import Notes, Thinking
 from gateway.dialects.openai_prompt_parts import Placed
-from gateway.dialects.openai_prompt_raw import text_of
+from gateway.dialects.validate import text_of
 
 _PLAIN = ("reasoning_content", "reasoning")
 _OUR_FAMILY = "claude"  # part of the `format` that routers give to the only signatures we can hand back

@@ -16,10 +16,9 @@ from gateway.dialects.openai_prompt_raw import (
     as_schema,
     as_text,
     is_null,
-    name_of,
     note_other_members,
 )
-from gateway.dialects.validate import refuse
+from gateway.dialects.validate import name_of, refuse
 from gateway.wire.values import decode_values
 
 _MODES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}

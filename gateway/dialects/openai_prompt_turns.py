@@ -8,9 +8,9 @@ from typing import Any, Literal
 from gateway.dialects.neutral import Document, Image, Message, Notes, Text, ToolCall, ToolResult
 from gateway.dialects.openai_prompt_arguments import ArgumentReader
 from gateway.dialects.openai_prompt_parts import SHOWN, SPOKEN, TEXTS, Placed, mark_last, read_cache, read_content
-from gateway.dialects.openai_prompt_raw import name_of, note_others, text_of
+from gateway.dialects.openai_prompt_raw import note_others
 from gateway.dialects.openai_prompt_thoughts import read_thoughts
-from gateway.dialects.validate import refuse
+from gateway.dialects.validate import name_of, refuse, text_of
 
 _TOLD = frozenset({"role", "content", "cache_control"})
 _ASKED = frozenset({*_TOLD, "name"})

@@ -48,6 +48,27 @@ def refuse(param: str, message: str) -> GatewayError:
     return GatewayError(INVALID_REQUEST, message, param=param)
 
 
+def text_of(value: object, place: str) -> str:
+    """*value* if it is a string. Raises GatewayError for anything else, as those that follow do."""
+    if not isinstance(value, str):
+        raise refuse(place, f"{place} must be a string.")
+    return value
+
+
+def name_of(value: object, place: str) -> str:
+    """*value* if it is a string with something in it."""
+    if not isinstance(value, str) or not value:
+        raise refuse(place, f"{place} must be a string that is not empty.")
+    return value
+
+
+def boolean_of(value: object, place: str) -> bool:
+    """*value* if it is true or false."""
+    if not isinstance(value, bool):
+        raise refuse(place, f"{place} must be true or false.")
+    return value
+
+
 def check_metadata(metadata: Mapping[str, object] | None) -> None:
     """At most `MAX_METADATA` keys, as documented."""
     if metadata is not None and len(metadata) > MAX_METADATA:

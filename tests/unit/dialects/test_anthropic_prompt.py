@@ -31,6 +31,7 @@ from gateway.dialects.neutral import (
 
 MARK = {"type": "ephemeral"}
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0="}
+WORDS = {"type": "text", "media_type": "text/plain", "data": "words"}
 HI = [{"role": "user", "content": "Hi"}]
 
 
@@ -319,7 +320,24 @@ def test_a_thread_that_is_null_is_none() -> None:
     assert understood(thread=None, container=None, mcp_servers=[], inference_geo="global").others == {}
 
 
+def test_optional_members_may_be_null() -> None:
+    """A client that serialises what it did not set says nothing by it."""
+    document = {"type": "document", "source": WORDS, "title": None, "context": None}
+    result = {"type": "tool_result", "tool_use_id": "c", "is_error": None}
+
+    prompt = understood(
+        messages=user(document, result),
+        tools=[{"name": "f", "description": None, "strict": None}],
+        tool_choice={"type": "auto", "disable_parallel_tool_use": None},
+    )
+
+    assert prompt.messages[0].parts == (Document(media_type="text/plain", data="words"), ToolResult("c", ()))
+    assert (prompt.tools, prompt.tool_choice, prompt.parallel_tools) == ((Tool("f"),), ToolChoice("auto"), None)
+
+
 IMAGE = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+CALL = {"type": "tool_use", "id": "c", "name": "f"}
+RESULT = {"type": "tool_result", "tool_use_id": "c"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"container": "c"}, "container"),
     ({"mcp_servers": [{"type": "url"}]}, "mcp_servers"),
@@ -350,10 +368,33 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"messages": answered({"type": "tool_use", "id": "c", "name": "f", "input": "x"})},
         "messages[1].content[0].input",
     ),
+    *[
+        ({"messages": answered({**CALL, "input": given})}, "messages[1].content[0].input")
+        for given in ([], 0, False, 0.5)
+    ],
+    *[
+        ({"messages": user({**RESULT, "is_error": given})}, "messages[0].content[0].is_error")
+        for given in ("true", 1, "", {})
+    ],
+    *[
+        ({"messages": user({"type": "document", "source": source, name: 7})}, f"messages[0].content[0].{name}")
+        for name in ("title", "context")
+        for source in (WORDS, {"type": "content", "content": "x"})
+    ],
+    *[
+        ({"messages": user({"type": "search_result", "content": "x", name: [7]})}, f"messages[0].content[0].{name}")
+        for name in ("title", "source")
+    ],
     ({"messages": answered({"type": "thinking", "thinking": 7})}, "messages[1].content[0].thinking"),
     ({"system": [{"text": "x"}]}, "system[0].type"),
     ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
     ({"tools": [{"name": "f", "input_schema": "x"}]}, "tools[0].input_schema"),
+    ({"tools": [{"name": "f", "description": 7}]}, "tools[0].description"),
+    ({"tools": [{"name": "f", "description": []}]}, "tools[0].description"),
+    ({"tools": [{"name": "f", "strict": "true"}]}, "tools[0].strict"),
+    ({"tools": [{"name": "f", "strict": 0}]}, "tools[0].strict"),
+    ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": 1}}, "tool_choice.disable_parallel_tool_use"),
+    ({"tool_choice": {"type": "any", "disable_parallel_tool_use": ""}}, "tool_choice.disable_parallel_tool_use"),
     ({"tool_choice": {"type": "x"}}, "tool_choice.type"),
     ({"tool_choice": {"type": "tool"}}, "tool_choice.name"),
     ({"thinking": "on"}, "thinking.type"),

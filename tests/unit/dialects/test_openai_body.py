@@ -98,6 +98,16 @@ def test_tr_19_without_tools_nothing_is_said_of_their_use() -> None:
     assert refusal(tool_choice={"type": "any"}).param == "tool_choice"
 
 
+def test_a_choice_of_a_tool_that_is_not_there_is_refused() -> None:
+    """As a choice of nothing is; a provider would refuse it in words about a body that the client did not send."""
+    error = refusal(tools=NOW, tool_choice={"type": "tool", "name": "then"})
+
+    assert (error.param, error.message) == (
+        "tool_choice",
+        "tool_choice: there is no tool of that name among the tools.",
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "member"),
     [("m", "max_tokens"), ("deepseek-chat", "max_tokens"), ("gpt-4o", "max_tokens"), ("openai/gpt-5", "max_tokens"),
@@ -309,5 +319,5 @@ def test_the_shape_of_claude_code() -> None:
         }}],
         "user": "user_1",
     }  # fmt: skip
-    assert notes.translated == ["metadata.user_id"]
+    assert notes.translated == ["messages[1]", "metadata.user_id"]  # the instruction among the turns moved to the front
     assert notes.dropped == ["output_config.effort", "context_management", "cache_control", "messages[2].content[0]"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.neutral import Message, Prompt, Text, ToolResult
 from tests.unit.dialects.prompts import (
     HI,
     PICTURE,
@@ -21,7 +20,6 @@ from tests.unit.dialects.prompts import (
     text,
     use,
     user,
-    written,
 )
 
 
@@ -196,13 +194,47 @@ def test_nothing_left_to_say_is_refused() -> None:
     assert refusal(messages=thought).param == "messages"
 
 
-def test_results_keep_the_place_of_a_call_that_is_not_there() -> None:
-    """What answers no call comes after what does; the provider has the last word on it."""
-    turns = (
-        Message("user", (Text("Hi"),), "messages[0]"),
-        Message("user", (ToolResult("z", (Text("Z"),)),), "messages[1]"),
-    )
+NO_CALL = "no tool call of the turn before waits for this result."
+NO_RESULT = "the messages that follow have no result for this tool call."
+TWICE = "two calls of one turn have the same id."
+UNMATCHED: list[tuple[list[dict[str, Any]], str, str]] = [
+    ([user(text("Hi"), result("z", "Z"))], "messages[0].content[1]", NO_CALL),
+    ([*HI, assistant(use("a")), user(text("x"), result("z"), result("a"))], "messages[2].content[1]", NO_CALL),
+    ([*HI, assistant(use("a")), user(result("a"), result("a"))], "messages[2].content[1]", NO_CALL),
+    ([*HI, assistant(use("a")), user(result("a")), user(result("a"))], "messages[3].content[0]", NO_CALL),
+    (
+        [*HI, assistant(use("a")), user(result("a")), assistant(text("x")), user(result("a"))],
+        "messages[4].content[0]",
+        NO_CALL,
+    ),
+    ([*HI, assistant(text("x"), use("a")), *HI, assistant(text("y")), *HI], "messages[1].content[1]", NO_RESULT),
+    ([*HI, assistant(use("a")), *HI, assistant(text("y"))], "messages[1].content[0]", NO_RESULT),
+    ([*HI, assistant(use("a"), use("b")), user(result("a"))], "messages[1].content[1]", NO_RESULT),
+    ([*HI, assistant(use("a")), *HI], "messages[1].content[0]", NO_RESULT),
+    ([*HI, assistant(use("a")), user(text(""))], "messages[1].content[0]", NO_RESULT),
+    ([*HI, assistant(use("a"), use("a")), user(result("a"))], "messages[1].content[1]", TWICE),
+]
 
-    body, _ = written(Prompt(turns, {}))
 
-    assert [message["role"] for message in body["messages"]] == ["tool", "user"]
+@pytest.mark.parametrize(("turns", "place", "words"), UNMATCHED)
+def test_calls_and_results_that_do_not_match_are_refused(turns: list[dict[str, Any]], place: str, words: str) -> None:
+    """By the place of the half whose other half is missing: moved or sent alone, it would say what nobody said."""
+    error = refusal(messages=turns)
+
+    assert (error.param, error.message) == (place, f"{place}: {words}")
+
+
+def test_an_id_may_come_again_in_a_later_turn() -> None:
+    """A result belongs to the call of the turn before it, whatever was answered earlier."""
+    turns = [*HI, assistant(use("a")), user(result("a", "1")), assistant(use("a")), user(result("a", "2"))]
+
+    messages, _ = messages_of(*turns)
+
+    assert [message["content"] for message in messages if message["role"] == "tool"] == ["1", "2"]
+
+
+def test_calls_at_the_very_end_are_left_to_the_provider() -> None:
+    """Nothing follows that could have had their results."""
+    messages, _ = messages_of(*HI, assistant(use("a")))
+
+    assert messages[-1] == {"role": "assistant", "content": None, "tool_calls": [called("a")]}
