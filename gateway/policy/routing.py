@@ -20,4 +20,7 @@ def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, 
     model = catalog.models.get(call.slug)
     if model is None or not allows(key, model):
         raise GatewayError(MODEL_NOT_FOUND, param="model")
-    return model, tuple(sorted(model.routes, key=lambda route: not is_native(call, route)))
+    routes = model.routes
+    if len(routes) > 1:
+        routes = tuple(sorted(routes, key=lambda route: not is_native(call, route)))
+    return model, routes

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -181,6 +183,28 @@ async def test_stream_below_http_1_1_ends_the_connection() -> None:
         assert body == b"data: [DONE]\n\n"
         assert b"keep-alive" not in head.lower()
         await all_gone(lambda: door.server.connections)
+
+
+async def test_a_stream_leaves_no_cycle() -> None:
+    """What it leaves is freed at once: a collector that has to look for it holds every other stream up."""
+    sinks: list[weakref.ref[StreamSink]] = []
+
+    async def stream(request: web.BaseRequest) -> web.StreamResponse:
+        sink = StreamSink(request)
+        sinks.append(weakref.ref(sink))
+        sink.open(())
+        sink.close(b"data: [DONE]\n\n")
+        assert sink.response is not None
+        return sink.response
+
+    gc.disable()
+    try:
+        async with open_door(stream) as door:
+            await door.raw(request("/v1", "Connection: close"))
+
+            assert [sink() for sink in sinks] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_an_abort_below_http_1_1_is_a_reset() -> None:
