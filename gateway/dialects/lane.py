@@ -27,29 +27,20 @@ _LF = ord("\n")
 MAX_EVENT_STRUCTURAL = 50_000
 
 
-class PassthroughLane(ABC):
+class EventLane(ABC):
     """
-    Both ends speak the same dialect: frames go through as the bytes they were, but for what the contract rewrites.
+    A lane that takes an upstream body apart into its events: what feeding and ending have in common.
 
-    A subclass understands events: `_take` returns the client frames of one, sets `talking`, `complete`, `ended`,
-    `failure`, and counts `progress`. Nothing leaves before `started`; the bound `sniff_bytes` ends the holding back.
+    Attributes:
+        complete: As in `Lane`, like the others.
     """
+
+    complete: bool
+    ended: bool
+    failure: Failure | None
 
     def __init__(self, journey: Journey) -> None:
-        self.journey = journey
-        self.started = False
-        self.complete = False
-        self.ended = False
-        self.failure: Failure | None = None
-        self.progress = 0
-        self.talking = False
-        self.note: str | None = None
         self._splitter = FrameSplitter(journey.rules.max_event_bytes)
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-        self._tally = Tally()
-        self._template: Template | None = None
-        self._misfits = RELEARN_AFTER
 
     def feed(self, data: bytes) -> bytes:
         """Whole client frames for *data*; b"" while the start is still held back."""
@@ -75,6 +66,39 @@ class PassthroughLane(ABC):
             self._break(TRUNCATED)
         self.ended = True
         return out
+
+    @abstractmethod
+    def _run(self, events: list[Event]) -> bytes:
+        """The client frames of *events*, as far as they are still wanted."""
+
+    @abstractmethod
+    def _break(self, failure: Failure) -> None:
+        """Note *failure*; once the answer is complete it is only a remark."""
+
+
+class PassthroughLane(EventLane):
+    """
+    Both ends speak the same dialect: frames go through as the bytes they were, but for what the contract rewrites.
+
+    A subclass understands events: `_take` returns the client frames of one, sets `talking`, `complete`, `ended`,
+    `failure`, and counts `progress`. Nothing leaves before `started`; the bound `sniff_bytes` ends the holding back.
+    """
+
+    def __init__(self, journey: Journey) -> None:
+        super().__init__(journey)
+        self.journey = journey
+        self.started = False
+        self.complete = False
+        self.ended = False
+        self.failure: Failure | None = None
+        self.progress = 0
+        self.talking = False
+        self.note: str | None = None
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._tally = Tally()
+        self._template: Template | None = None
+        self._misfits = RELEARN_AFTER
 
     def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """The error frame of the dialect and its end, with the tokens that had come by then."""

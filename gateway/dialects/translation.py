@@ -7,26 +7,26 @@ What the client gets is then made by the very lane that serves such providers: m
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from msgspec import structs
 
-from gateway.core.errors import TRUNCATED, Failure, UpstreamFailed
+from gateway.core.errors import Failure, UpstreamFailed
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage, merge
 from gateway.dialects.base import Completion, Dialect, Journey, Lane, LaneRules
-from gateway.dialects.failures import MALFORMED, malformed
+from gateway.dialects.lane import EventLane
 from gateway.dialects.neutral import AnswerEvent, Counted, Finished
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
-from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
+from gateway.wire.sse import Event
 
 
-class TranslationLane:
+class TranslationLane(EventLane):
     """A stream of a *provider*'s dialect for a client of another one, whose own lane is `client.open_lane`."""
 
     def __init__(self, journey: Journey, provider: Dialect, client: Dialect) -> None:
-        self._splitter = FrameSplitter(journey.rules.max_event_bytes)
+        super().__init__(journey)
         self._reader = provider.open_reader()
         self._writer = client.open_writer(journey)
         self._lane: Lane = client.open_lane(structs.replace(journey, rules=_unbounded(journey.rules)))
@@ -41,16 +41,24 @@ class TranslationLane:
         return self._lane.started or self.complete
 
     @property
-    def complete(self) -> bool:
+    def complete(self) -> bool:  # type: ignore[override]  # nobody sets it here: the reader decides
         return self._reader.complete
 
     @property
     def ended(self) -> bool:
         return self._is_over or self._reader.ended
 
+    @ended.setter
+    def ended(self, ended: bool) -> None:
+        self._is_over = ended
+
     @property
     def failure(self) -> Failure | None:
         return self._failure or self._lane.failure
+
+    @failure.setter
+    def failure(self, failure: Failure | None) -> None:
+        self._failure = failure
 
     @property
     def progress(self) -> int:
@@ -68,31 +76,6 @@ class TranslationLane:
     def note(self, note: str | None) -> None:
         self._note = note
 
-    def feed(self, data: bytes) -> bytes:
-        """Whole client frames for *data*; b"" while the start is still held back."""
-        try:
-            events = self._splitter.feed(data)
-        except FrameTooLarge:
-            self._break(malformed("event longer than the limit"))
-            return b""
-        return self._translate(events)
-
-    def end(self) -> bytes:
-        """The upstream's body is over: take an unfinished last event, and fail unless the answer is complete."""
-        out = b""
-        if not self.ended and self.failure is None:
-            try:
-                out = self._translate(self._splitter.close())
-            except FrameTooLarge:
-                self._break(malformed("event longer than the limit"))
-            else:
-                if self._failure is not None and self._failure.reason == MALFORMED:  # half a payload is a cut
-                    self._failure = TRUNCATED
-        if not self.complete:
-            self._break(TRUNCATED)
-        self._is_over = True
-        return out
-
     def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """The error frame of the client's dialect and its end."""
         return self._lane.fail(failure, receipt)
@@ -109,7 +92,7 @@ class TranslationLane:
         usage, basis = self._lane.measure()
         return self._counts.complete(usage), basis
 
-    def _translate(self, events: Iterable[Event]) -> bytes:
+    def _run(self, events: list[Event]) -> bytes:
         if self.failure is not None:
             return b""
         out: list[bytes] = []
@@ -141,7 +124,6 @@ class TranslationLane:
             self._last_words = self._lane.feed(b"".join([*out, self._writer.end()]))
 
     def _break(self, failure: Failure) -> None:
-        """Note *failure*; once the answer is complete it is only a remark."""
         if self.complete:
             self._note = self._note or f"after_finish:{failure.reason}"
             self._is_over = True
