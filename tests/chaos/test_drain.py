@@ -261,6 +261,7 @@ async def one_moment(number: int) -> None:
 
             code, took_s = await (await leave(gateway))
             answers = [answer for life in lives for answer in await life]
+            await gateway.line(lambda line: line["event"] == "server.stopped")
             settled = [line for line in gateway.log if line["event"] == "exchange.settled"]
 
             assert code == 0

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -75,7 +75,8 @@ class Gateway:
     twice; no process is left; and `CANARY` is in nothing it wrote and nothing that clients of this object received.
 
     Attributes:
-        log: Every log line so far.
+        log: Every log line that has been read so far. The newest may still be on their way, and they come in order:
+            wait for a line with `line` or `logged` before looking at those before it.
         expected_exit: Set it to -9 after a SIGKILL.
         stderr_may: A pattern of what is allowed on standard error.
     """
@@ -135,6 +136,22 @@ class Gateway:
             raise
         self._taken[event] = start + count
         return lines[start : start + count]
+
+    async def line(self, fits: Callable[[dict[str, Any]], bool], within_s: float = 5.0) -> dict[str, Any]:
+        """The first log line for which *fits* is true, as soon as it is there.
+
+        Raises:
+            TimeoutError: There is none after *within_s*.
+        """
+        seen = 0
+        async with asyncio.timeout(within_s):
+            while True:
+                for entry in self.log[seen:]:
+                    if fits(entry):
+                        return entry
+                seen = len(self.log)
+                self._logged.clear()
+                await self._logged.wait()
 
     async def settled(self, count: int = 1, within_s: float = 5.0) -> list[dict[str, Any]]:
         """The next *count* receipts; see `logged`."""

@@ -171,7 +171,7 @@ async def test_exit_s_is_kept(tmp_path: Path) -> None:
 
         assert code == 0
         assert 4.4 < time.monotonic() - told_s < 8  # 5, and what a busy machine adds
-        assert "1 workers did not end in time and are killed." in [line.get("message") for line in gateway.log]
+        await gateway.line(lambda line: line.get("message") == "1 workers did not end in time and are killed.")
 
 
 async def test_sighup_reloads_every_worker(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ async def test_killed_worker_is_replaced(tmp_path: Path) -> None:
         assert len(workers(gateway)) == 2
         assert survivor in workers(gateway)
         assert victim not in workers(gateway)
-        (told,) = [line for line in gateway.log if str(victim) in line.get("message", "")]
+        told = await gateway.line(lambda line: str(victim) in line.get("message", ""))
         assert (told["level"], told["logger"]) == ("error", "gunicorn")
         await dispose(streams)
 
