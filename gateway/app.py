@@ -25,6 +25,7 @@ from gateway.dialects.tokens import warm_up
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
 from gateway.http.server import GatewayServer, ServerLimits
+from gateway.http.turnstile import Turnstile
 from gateway.metrics import CONTENT_TYPE as METRICS_TYPE
 from gateway.metrics import MetricsRecorder
 from gateway.pipeline.run import Pipeline
@@ -126,10 +127,12 @@ class App:
             stream_opened=metrics.stream_opened,
             stream_closed=metrics.stream_closed,
         )
-        self._handler = GatewayHandler(self._site(settings), self._stores.keys, hooks)
+        turnstile = Turnstile(time.monotonic)
+        self._handler = GatewayHandler(self._site(settings), self._stores.keys, hooks, turnstile)
         self._server = GatewayServer(
             self._handler,
             _server_limits(settings),
+            turnstile,
             on_bad_request=self._refused,
             on_crash=self._crashed,
             new_request_id=new_request_id,

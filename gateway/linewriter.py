@@ -57,7 +57,7 @@ class LineWriter:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._lines: list[bytes] = []
+        self._lines: list[bytes | Callable[[], bytes]] = []
         self._bytes = 0
 
     @property
@@ -67,11 +67,23 @@ class LineWriter:
 
     def write(self, line: bytes) -> None:
         """Queue *line*, its newline included. Never blocks, never raises."""
+        self._queue(line, len(line))
+
+    def write_later(self, render: Callable[[], bytes], size: int) -> None:
+        """
+        Queue a line that *render* makes when its turn to be written comes; it must not raise. Never blocks.
+
+        Args:
+            size: About how many bytes what is queued for it takes.
+        """
+        self._queue(render, size)
+
+    def _queue(self, line: bytes | Callable[[], bytes], size: int) -> None:
         with self._lock:
-            fits = self._bytes + len(line) <= self._max_bytes and not self._closed
+            fits = self._bytes + size <= self._max_bytes and not self._closed
             if fits:
                 self._lines.append(line)
-                self._bytes += len(line)
+                self._bytes += size
             else:
                 self._dropped += 1
             if self._thread is None and not self._closed:
@@ -112,7 +124,7 @@ class LineWriter:
         with self._lock:
             lines, self._lines, self._bytes = self._lines, [], 0
             dropped = self._dropped
-        if lines and not self._send(b"".join(lines)):
+        if lines and not self._send(b"".join([line if isinstance(line, bytes) else line() for line in lines])):
             with self._lock:
                 self._dropped += len(lines)
             self._on_drop(len(lines))

@@ -14,7 +14,7 @@ from msgspec import structs
 
 Fields = MutableMapping[str, Any]
 Render = Callable[[Any, str, Fields], bytes]
-RenderRow = Callable[[str, str, msgspec.Struct], bytes]
+RenderRow = Callable[[str, str, msgspec.Struct, float], bytes]
 
 MAX_MESSAGE = 300  # characters of an exception's or a library's own words
 MAX_FRAMES = 16  # innermost ones; our deepest await chain is about ten
@@ -77,8 +77,7 @@ class Clock:
     def __init__(self) -> None:
         self._cached = (-1, "")
 
-    def __call__(self) -> str:
-        now_s = time.time()
+    def __call__(self, now_s: float) -> str:
         second, text = self._cached
         if second != int(now_s):
             second = int(now_s)
@@ -87,13 +86,13 @@ class Clock:
         return f"{text}.{int((now_s - second) * 1000):03d}Z"
 
 
-_now = Clock()
+_stamp = Clock()
 
 
-def _line_fields(level: str, fields: Fields) -> dict[str, Any]:
+def _line_fields(level: str, fields: Fields, epoch_s: float) -> dict[str, Any]:
     """The fields in reading order, an exception described."""
     exc_info = fields.pop("exc_info", None)
-    line = {"timestamp": _now(), "level": level, "event": fields.pop("event", ""), **fields}
+    line = {"timestamp": _stamp(epoch_s), "level": level, "event": fields.pop("event", ""), **fields}
     if exc_info:
         exc = _exception(exc_info)
         if exc is not None:
@@ -118,7 +117,10 @@ _encoder = msgspec.json.Encoder(enc_hook=_type_name)
 
 def render_json(_logger: Any, level: str, fields: Fields) -> bytes:
     """One JSON object and a newline."""
-    line = _line_fields(level, fields)
+    return _json_line(_line_fields(level, fields, time.time()))
+
+
+def _json_line(line: dict[str, Any]) -> bytes:
     try:
         return _encoder.encode(line) + b"\n"
     except (TypeError, ValueError, RecursionError):  # a lone surrogate, a key that is no string, a loop
@@ -138,24 +140,27 @@ def _plain(value: object, depth: int = 0) -> object:
     return _type_name(value)
 
 
-def render_json_row(level: str, event: str, row: msgspec.Struct) -> bytes:
+def render_json_row(level: str, event: str, row: msgspec.Struct, epoch_s: float) -> bytes:
     """As `render_json`, of a struct whose fields are the line's."""
     try:
         fields = _encoder.encode(row)
     except (TypeError, ValueError, RecursionError):
-        return render_json(None, level, {"event": event, **structs.asdict(row)})
-    head = f'{{"timestamp":"{_now()}","level":"{level}","event":"{event}",'
+        return _json_line(_line_fields(level, {"event": event, **structs.asdict(row)}, epoch_s))
+    head = f'{{"timestamp":"{_stamp(epoch_s)}","level":"{level}","event":"{event}",'
     return head.encode() + fields[1:] + b"\n"
 
 
-def render_console_row(level: str, event: str, row: msgspec.Struct) -> bytes:
+def render_console_row(level: str, event: str, row: msgspec.Struct, epoch_s: float) -> bytes:
     """As `render_console`, of a struct whose fields are the line's."""
-    return render_console(None, level, {"event": event, **structs.asdict(row)})
+    return _console_line(_line_fields(level, {"event": event, **structs.asdict(row)}, epoch_s))
 
 
 def render_console(_logger: Any, level: str, fields: Fields) -> bytes:
     """For people: time, level, event, key=value; an exception on lines of its own."""
-    line = _line_fields(level, fields)
+    return _console_line(_line_fields(level, fields, time.time()))
+
+
+def _console_line(line: dict[str, Any]) -> bytes:
     stamp, level, event = line.pop("timestamp"), line.pop("level"), line.pop("event")
     chain = line.pop("exception", [])
     parts = [stamp[11:23], f"{level:<8}", _word(event), *(f"{key}={_word(value)}" for key, value in line.items())]

@@ -31,6 +31,8 @@ _OVERHEAD_S = (0.0005, 0.001, 0.0013, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1
 # Promise: 50 ms; goals: 3 ms in the middle, 20 ms at the 99th percentile.
 _CANCEL_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.5, 2.0)
 
+MAX_RECEIPTS = 32  # not counted yet: it takes some 0.1 ms to count them
+
 
 class MetricsRecorder:
     """
@@ -59,6 +61,7 @@ class MetricsRecorder:
             multiprocess_mode="livesum",
         )
         self._sums: dict[tuple[Counter, str, str], int] = {}
+        self._receipts: list[Receipt] = []
 
     def _make_counters(self) -> None:
         def counter(name: str, documentation: str, *labels: str) -> Counter:
@@ -84,7 +87,17 @@ class MetricsRecorder:
         self.observe_gap = self._gaps.observe
 
     def record(self, receipt: Receipt) -> None:
-        """Count a settled exchange."""
+        """Count a settled exchange: not at once, for many in a row cost a third of what they do one by one."""
+        self._receipts.append(receipt)
+        if len(self._receipts) >= MAX_RECEIPTS:
+            self._count_receipts()
+
+    def _count_receipts(self) -> None:
+        receipts, self._receipts = self._receipts, []
+        for receipt in receipts:
+            self._count(receipt)
+
+    def _count(self, receipt: Receipt) -> None:
         self._add(self._requests, receipt.endpoint, receipt.outcome)
         for provider, _, result in receipt.attempts:
             self._add(self._attempts, provider, result)
@@ -97,6 +110,7 @@ class MetricsRecorder:
 
     def pour(self) -> None:
         """Bring everything recorded so far into the library's values. To be called by the thread that records."""
+        self._count_receipts()
         sums, self._sums = self._sums, {}
         for (metric, first, second), count in sums.items():
             labels = [label for label in (first, second) if label]

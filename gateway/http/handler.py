@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import cast
 
 from aiohttp import web
 from multidict import istr
@@ -26,7 +27,7 @@ from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path
 from gateway.http.models import models_body
-from gateway.http.protocol import REQUEST_ID
+from gateway.http.protocol import REQUEST_ID, GatewayProtocol
 from gateway.http.sinks import StreamSink
 from gateway.http.turnstile import Turnstile
 from gateway.pipeline.run import Pipeline
@@ -81,7 +82,7 @@ class Hooks:
 class GatewayHandler:
     """Answers every request whose head could be read. `active` counts those under way."""
 
-    def __init__(self, site: Site, keys: Keys, hooks: Hooks) -> None:
+    def __init__(self, site: Site, keys: Keys, hooks: Hooks, turnstile: Turnstile) -> None:
         self.site = site
         self.active = 0
         self.draining = False
@@ -90,7 +91,7 @@ class GatewayHandler:
         self._idle = asyncio.Event()
         self._idle.set()
         self._uploads: set[asyncio.Task[object]] = set()
-        self._turnstile = Turnstile(site.services.clock.monotonic_s)
+        self._turnstile = turnstile
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         request_id = self._hooks.new_request_id()
@@ -115,7 +116,9 @@ class GatewayHandler:
                 self._idle.set()
 
     async def idle(self) -> None:
-        """Wait until no request is under way."""
+        """Wait until no request is under way, nor waits for its turn to begin."""
+        await self._turnstile.enter()
+        await asyncio.sleep(0)  # those that were let in before begin now
         await self._idle.wait()
 
     def refuse_uploads(self) -> None:
@@ -148,8 +151,6 @@ class GatewayHandler:
             raise GatewayError(SHUTTING_DOWN)
         key = await self._authenticate(secret)
         body = await self._read_body(request, site)
-        started_s = site.services.clock.monotonic_s()
-        await self._turnstile.enter()
         call = site.services.dialects[dialect].read_call(body, _options(request), _forwarded(request, dialect))
         exchange = Exchange(
             request_id=request_id,
@@ -157,7 +158,7 @@ class GatewayHandler:
             endpoint=endpoint.name,
             call=call,
             key=key,
-            started_s=started_s,
+            started_s=cast(GatewayProtocol, request.protocol).came_s,
         )
         sink = StreamSink(request)
         try:
@@ -180,13 +181,15 @@ class GatewayHandler:
         assert task is not None
         self._uploads.add(task)
         try:
-            return await reading
+            body = await reading
         except asyncio.CancelledError:
             if task in self._uploads or task.uncancel():
                 raise  # it was the client, or the client as well
             raise GatewayError(SHUTTING_DOWN) from None
         finally:
             self._uploads.discard(task)
+        cast(GatewayProtocol, request.protocol).came_s = await self._turnstile.enter()  # its head had a turn, not it
+        return body
 
     async def _run(self, pipeline: Pipeline, exchange: Exchange, sink: StreamSink) -> Answer | None:
         hooks = self._hooks

@@ -20,6 +20,7 @@ from yarl import URL
 from gateway.http.answer_headers import SERVER_NAME
 from gateway.http.overload import TurnedAway
 from gateway.http.protocol import GatewayProtocol
+from gateway.http.turnstile import Turnstile
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -76,6 +77,7 @@ class GatewayServer(web.Server):
     """Accepts connections for *handler*; pass it to `loop.create_server`. Needs a running loop.
 
     Args:
+        turnstile: Where requests wait until they may begin.
         handler: Answers requests. It may raise `GatewayError`; anything else it raises is a crash.
         on_bad_request: Told once per refused request: our word for the reason, the status, and the request id that the
             client was given. Nothing of the request.
@@ -87,6 +89,7 @@ class GatewayServer(web.Server):
         self,
         handler: Handler,
         limits: ServerLimits,
+        turnstile: Turnstile,
         *,
         on_bad_request: Callable[[str, int, str], None],
         on_crash: Callable[[str, BaseException], None],
@@ -106,6 +109,7 @@ class GatewayServer(web.Server):
             access_log=None,
         )
         self.limits = limits
+        self.turnstile = turnstile
         self.on_bad_request = on_bad_request
         self.on_crash = on_crash
         self.new_request_id = new_request_id

@@ -31,17 +31,29 @@ class Turnstile:
         self._turn_s: float | None = None  # when this turn began; None while nobody comes
         self._began_s: float | None = None  # when the first of those that begin in this turn did
 
-    async def enter(self) -> None:
-        """Wait for one's turn."""
+    def let_in(self, place: asyncio.Future[None]) -> float:
+        """Have *place* done when its turn comes; one that is done by then takes nobody's. Returns the time."""
+        now_s = self._clock_s()
         if self._turn_s is None:
-            self._turn_s = self._clock_s()
+            self._turn_s = now_s
             self._loop.call_soon(self._next_turn)
         if self._left:
             self._left -= 1  # nobody queues while a place is left
+            place.set_result(None)
         else:
-            place = self._loop.create_future()
             self._queue.append(place)
-            await place
+        return now_s
+
+    async def enter(self) -> float:
+        """Wait for one's turn, behind all who came before. Returns when the wait began."""
+        place: asyncio.Future[None] = self._loop.create_future()
+        came_s = self.let_in(place)
+        await place
+        self.begin()
+        return came_s
+
+    def begin(self) -> None:
+        """To be called by those that were let in: what follows is their own work."""
         if self._began_s is None:
             self._began_s = self._clock_s()
 

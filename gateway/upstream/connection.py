@@ -74,6 +74,7 @@ class Wire(ResponseHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         cast(asyncio.Transport, transport).set_protocol(Receiver(self, self._inbox))
+        self._has_sent = _listener(cast(asyncio.Transport, transport))
         # TLS transports would take half a MiB, and write it without a look at what the peer has to say.
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=SLICE_BYTES)
 
@@ -134,7 +135,7 @@ class Wire(ResponseHandler):
             transport = self.transport
             if transport is None or transport.is_closing():
                 return
-            if turns and _has_sent(transport):
+            if turns and self._has_sent():
                 self._loop.call_soon(self._send, turns - 1)
                 return
             transport.write(self._unsent[:SLICE_BYTES])
@@ -187,8 +188,7 @@ class Wire(ResponseHandler):
         A provider drops idle connections when it likes, and a request that meets its FIN is lost; what it sends without
         having been asked would be taken for the answer to the request that comes next.
         """
-        transport = self.transport
-        return self.is_connected() and not (self.was_used and transport is not None and _has_sent(transport))
+        return self.is_connected() and not (self.was_used and self._has_sent())
 
     def is_new(self) -> bool:
         """Whether it has carried no request yet and may carry one."""
@@ -374,19 +374,15 @@ def _is_unsent(transport: asyncio.Transport) -> bool:
     return queued != b"\0\0\0\0"
 
 
-def _has_sent(transport: asyncio.Transport) -> bool:
-    """Whether there is something to read, or the peer is gone."""
-    if sys.platform == "win32":
-        return False  # it has no `poll`, and throws received bytes away itself when a reset comes
+def _listener(transport: asyncio.Transport) -> Callable[[], bool]:
+    """Tells, while *transport* is open, whether there is something to read, or the peer is gone."""
     sock = _socket_of(transport)
-    if sock is None:
-        return True
+    if sys.platform == "win32" or sock is None:
+        return lambda: False  # there is no `poll`, and received bytes are thrown away there when a reset comes
     poller = select.poll()
-    try:
-        poller.register(sock.fileno(), select.POLLIN)
-        return bool(poller.poll(0))
-    except (OSError, ValueError):  # the socket is closed already
-        return True
+    poller.register(sock.fileno(), select.POLLIN)
+    poll = poller.poll
+    return lambda: bool(poll(0))
 
 
 def _send_fin(transport: asyncio.Transport) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sized
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -18,6 +19,7 @@ from aiohttp import web
 from gateway.core.errors import INVALID_API_KEY, GatewayError
 from gateway.http.intake import check_request, credential, read_body, route_path
 from gateway.http.server import GatewayServer, ServerLimits
+from gateway.http.turnstile import Turnstile
 from tests.support.http1 import Head, cut_head
 
 SMALL_BYTES = 64 * 1024
@@ -142,6 +144,7 @@ async def open_door(handler: Handler = polite, limits: ServerLimits = QUICK, **c
     server = GatewayServer(
         handler,
         dataclasses.replace(limits, **changes),
+        Turnstile(time.monotonic),
         on_bad_request=lambda reason, status, request_id: refused.append((reason, status)),
         on_crash=lambda request_id, error: crashes.append((request_id, error)),
         new_request_id=lambda: next(ids),

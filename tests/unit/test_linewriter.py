@@ -60,6 +60,42 @@ def test_lines_arrive_in_order() -> None:
     assert stream.getvalue() == b"".join(b"%d\n" % number for number in range(1000))
 
 
+def test_lines_made_later_keep_their_place() -> None:
+    """A line that is made when it is written stands where it was queued."""
+    stream = io.BytesIO()
+    writer = writer_on(stream)
+    made: list[threading.Thread] = []
+
+    def render() -> bytes:
+        made.append(threading.current_thread())
+        return b"two\n"
+
+    writer.write(b"one\n")
+    writer.write_later(render, 4)
+    writer.write(b"three\n")
+
+    assert writer.close()
+    assert stream.getvalue() == b"one\ntwo\nthree\n"
+    assert made != [threading.current_thread()]
+
+
+def test_lines_made_later_count() -> None:
+    """They fill the queue by the size that is given for them, and are dropped like others."""
+    drops: list[int] = []
+    gate = Gate()
+    writer = writer_on(gate, drops, max_bytes=100)
+    writer.write(b"first\n")
+    assert gate.entered.wait(10)
+
+    for _ in range(3):
+        writer.write_later(lambda: b"x\n", 40)
+    gate.opened.set()
+
+    assert writer.close()
+    assert drops == [1]
+    assert gate.getvalue() == b"first\nx\nx\n" + note(1)
+
+
 def test_lines_go_out_without_close(pipe: tuple[int, int]) -> None:
     """A line is out within the delay, without anybody asking."""
     writer = writer_on(os.fdopen(pipe[1], "wb", closefd=False))

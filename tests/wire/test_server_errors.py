@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from gateway.core.errors import MODEL_NOT_FOUND, GatewayError
-from tests.support.door import CANARY, Door, Handler, Reply, hang_up, open_door, replies, request
+from gateway.http.turnstile import STARTS
+from tests.support.door import CANARY, Door, Handler, Reply, hang_up, open_door, polite, replies, request
 
 INVALID = (400, "invalid_request")
 LARGE = (431, "headers_too_large")
@@ -240,6 +241,33 @@ async def test_b11_pipelining() -> None:
 
         assert [reply.status for reply in replies(rest)] == [200, 400]
         assert door.server.requests_count == 52
+
+
+async def test_pipelined_requests_take_turns() -> None:
+    """However many come in one piece, a few begin in each turn of the loop, and it looks at its sockets in between."""
+    began: list[int] = []
+    now = 0
+
+    async def count_turns() -> None:
+        nonlocal now
+        while True:
+            now += 1
+            await asyncio.sleep(0)  # a turn of the loop is the event
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        began.append(now)
+        return await polite(request)
+
+    async with open_door(handler) as door:
+        reader, writer = await door.connect()
+        writer.write(b"".join(request(f"/v1/{number}") for number in range(9)))
+        counting = asyncio.create_task(count_turns())
+        await reader.readuntil(b'"/v1/8", "bytes": 2}')
+        counting.cancel()
+        await hang_up(writer)
+
+    # The turns counted here and those of the turnstile do not begin at the same place.
+    assert max(began.count(number) for number in began) <= 2 * STARTS
 
 
 @pytest.mark.parametrize("body", [b"5\r\nhello\r\n", b"5\r\nhel"])
