@@ -15,6 +15,7 @@ from gateway.core.errors import UpstreamFailed
 from gateway.upstream.connection import wire_of
 from gateway.upstream.decoding import Inflater
 from gateway.upstream.faults import LIBRARY_ERRORS, failure_of
+from gateway.upstream.shelf import Shelf
 
 # At once, however much has come: what is read is written on, and a client that does not read pins what was written.
 # No more than `UpstreamLimits.read_buffer_bytes`: the library would take it for a wish to have more buffered.
@@ -38,12 +39,18 @@ class AiohttpAnswer:
     """An answer whose head is here. Its connection goes back to the pool when the body ends."""
 
     def __init__(
-        self, head: RawResponseMessage, content: StreamReader, connection: Connection, lingering: Lingering
+        self,
+        head: RawResponseMessage,
+        content: StreamReader,
+        connection: Connection,
+        shelf: Shelf,
+        lingering: Lingering,
     ) -> None:
         self.status: int = head.code
         self.headers: Mapping[str, str] = head.headers
         self._content = content
         self._connection: Connection | None = connection
+        self._shelf = shelf
         self._lingering = lingering
         self._timer: asyncio.TimerHandle | None = None
         content.on_eof(self._ended)
@@ -96,7 +103,7 @@ class AiohttpAnswer:
         if wire_of(connection).is_sending:
             connection.close()  # the rest of the request would be taken for the next one
         else:
-            connection.release()
+            self._shelf.put(connection)
 
     def _stop_lingering(self) -> None:
         if self._timer is not None:

@@ -15,6 +15,7 @@ from gateway.upstream.answer import AiohttpAnswer, DecodedAnswer, Lingering
 from gateway.upstream.connection import wire_of
 from gateway.upstream.decoding import IDENTITY, SUPPORTED, Inflater
 from gateway.upstream.faults import LIBRARY_ERRORS, LibraryError, encoding_failure, failure_of, stale_failure
+from gateway.upstream.shelf import Shelf
 
 STALE_WITHIN_S = 1.0  # a round trip to any provider is shorter; one that dies later has begun to work, and may be ill
 
@@ -25,7 +26,7 @@ class Asking:
 
     Args:
         on_sent: Called when the whole request is on its way.
-        on_stale: Called when a connection of the pool turns out to have died while it rested.
+        shelf: Where the connection goes when the answer has ended.
     """
 
     def __init__(
@@ -33,13 +34,13 @@ class Asking:
         head: bytes,
         body: bytes,
         on_sent: Callable[[], None],
-        on_stale: Callable[[], None],
+        shelf: Shelf,
         lingering: Lingering,
     ) -> None:
         self._head = head
         self._body = body
         self._on_sent = on_sent
-        self._on_stale = on_stale
+        self._shelf = shelf
         self._lingering = lingering
         self._connecting: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
@@ -91,10 +92,9 @@ class Asking:
             stale = self._is_stale(exc)
             self.close()
             if stale:
-                self._on_stale()
                 raise UpstreamFailed(stale_failure(exc)) from exc
             raise UpstreamFailed(failure_of(exc)) from exc
-        answer = AiohttpAnswer(head, content, connection, self._lingering)
+        answer = AiohttpAnswer(head, content, connection, self._shelf, self._lingering)
         encoding = answer.headers.get("Content-Encoding")
         if encoding is None and head.code >= 200:
             return answer

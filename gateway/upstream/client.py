@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from weakref import ref
 
 from aiohttp import ClientRequest
@@ -25,9 +25,12 @@ from gateway.upstream.asking import Asking
 from gateway.upstream.connection import Connector, Wire
 from gateway.upstream.dns import Lookup, Resolver, system_lookup
 from gateway.upstream.faults import LIBRARY_ERRORS
+from gateway.upstream.shelf import Shelf
 
 DNS_CACHE_S = 10  # aiohttp's own default: providers move their traffic by DNS
 MAX_URLS = 512  # a deployment has some dozen: one per provider, or one per model where the path names it
+
+MAX_HEADS = 512  # of different headers: two for each provider, and more where clients' own are passed on (8 KB at most)
 
 HEADERS = {"User-Agent": f"anoman-gateway/{__version__}", "Accept-Encoding": "identity"}
 
@@ -89,7 +92,9 @@ class AiohttpUpstream:
             resolver=self._resolver,
             ssl=tls or True,
         )
-        self._target = lru_cache(maxsize=MAX_URLS)(_target)
+        self._idle_s = limits.pool_idle_s
+        self._shelves: dict[ConnectionKey, Shelf] = {}
+        self._target = lru_cache(maxsize=MAX_URLS)(self._read_target)
 
     def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Asking:
         """
@@ -101,9 +106,11 @@ class AiohttpUpstream:
             on_sent: Called when the whole request is on its way.
         """
         target = self._target(request.url)
-        forget_idle = partial(self._connector.forget_idle, target.key)
-        asking = Asking(_head(target, request), request.body, on_sent, forget_idle, self._lingering)
-        connection = None if request.fresh else self._connector.take(target.key)
+        shelf = target.shelf
+        asking = Asking(_head(target, request), request.body, on_sent, shelf, self._lingering)
+        if request.fresh:
+            shelf.clear()  # one of them was dead, and they are of an age
+        connection = shelf.take()
         if connection is not None:
             asking.send(connection)
         else:
@@ -114,8 +121,20 @@ class AiohttpUpstream:
     async def close(self) -> None:
         """Drop every connection, also those of open answers."""
         self._lingering.close()
+        for shelf in self._shelves.values():
+            shelf.clear()
         await self._connector.close()
         await self._resolver.close()
+
+    def _read_target(self, url: str) -> _Target:
+        request = ClientRequest("POST", URL(url, encoded=True), loop=asyncio.get_running_loop())
+        key = request.connection_key
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            shelf = self._shelves[key] = Shelf(self._connector, key, self._idle_s)
+        own = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+        lines = f"POST {request.url.raw_path_qs} HTTP/1.1\r\nHost: {request.headers['Host']}\r\n{own}"
+        return _Target(request, shelf, lines)
 
     async def _connect(self, target: _Target, asked: ref[Asking], usable: Callable[[Wire], bool]) -> None:
         """No more than a reference that is weak: the library keeps tracebacks, and with them this frame."""
@@ -137,36 +156,35 @@ class _Target:
     """What is the same for every request to one URL.
 
     Attributes:
-        request: What the library's pool wants to know; never sent.
-        key: Its place in the pool.
+        request: What the library wants to know of it to connect; never sent.
+        shelf: The connections that rest.
         lines: The first lines of a head.
     """
 
     request: ClientRequest
-    key: ConnectionKey
+    shelf: Shelf
     lines: str
 
 
-def _target(url: str) -> _Target:
-    request = ClientRequest("POST", URL(url, encoded=True), loop=asyncio.get_running_loop())
-    own = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
-    lines = f"POST {request.url.raw_path_qs} HTTP/1.1\r\nHost: {request.headers['Host']}\r\n{own}"
-    return _Target(request, request.connection_key, lines)
-
-
 def _head(target: _Target, request: UpstreamRequest) -> bytes:
+    """The head of *request*. Raises ValueError as `_lines` does."""
+    lines = f"{target.lines}{_lines(request.headers)}Content-Length: {len(request.body)}\r\n\r\n"
+    return lines.encode("utf-8", "surrogateescape")
+
+
+@lru_cache(maxsize=MAX_HEADS)
+def _lines(headers: tuple[tuple[str, str], ...]) -> str:
     """
-    The head of *request*.
+    *headers* as they are sent.
 
     Raises:
-        ValueError: A header holds a line break. None gets this far: ours are checked with the settings, and a client's
+        ValueError: One holds a line break. None gets this far: ours are checked with the settings, and a client's
             cannot be received with one.
     """
-    headers = request.headers
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
         raise ValueError("a header with a line break")
-    return f"{target.lines}{lines}Content-Length: {len(request.body)}\r\n\r\n".encode("utf-8", "surrogateescape")
+    return lines
 
 
 def _parsing(limits: UpstreamLimits) -> Mapping[str, int]:

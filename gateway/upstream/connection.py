@@ -274,7 +274,9 @@ class Receiver(asyncio.BufferedProtocol):
 
 
 class Connector(TCPConnector):
-    """The pool of `Wire`s.
+    """
+    Makes `Wire`s, and keeps to a limit of them. The pool that it is as well serves the library's session, and those who
+    wait because of the limit.
 
     Args:
         parsing: Bounds for the parser of answers, in the words of aiohttp's `ResponseHandler.set_response_params`.
@@ -287,13 +289,9 @@ class Connector(TCPConnector):
         inbox = memoryview(bytearray(RECEIVE_BYTES))  # one for all: it is empty again before the loop goes on
         self._factory = functools.partial(make_wire, self._loop, parsing, inbox)
 
-    def take(self, key: ConnectionKey) -> Connection | None:
-        """A connection of the pool that may serve a request with *key*, at once."""
-        while True:
-            connection = self._pooled(key)
-            if connection is None or wire_of(connection).is_fit():
-                return connection
-            connection.close()
+    def is_waited_for(self, key: ConnectionKey) -> bool:
+        """Whether somebody waits for a connection with *key*, because there may be no more of them."""
+        return bool(self._waiters) and bool(self._waiters.get(key))
 
     async def dial(self, request: ClientRequest, usable: Callable[[Wire], bool], within_s: float) -> Connection:
         """A connection for *request* that is *usable*: a new one, or where one had to be waited for also a used one.
@@ -320,19 +318,6 @@ class Connector(TCPConnector):
     async def _create_connection(self, *args: Any) -> ResponseHandler:
         _dials.set(True)
         return await super()._create_connection(*args)
-
-    def forget_idle(self, key: ConnectionKey) -> None:
-        """Drop the pool's connections for *key*: one of them was dead, and they are of an age."""
-        for wire, _ in self._conns.pop(key, ()):
-            wire.close()
-
-    def _pooled(self, key: ConnectionKey) -> Connection | None:
-        try:
-            self._get(key, []).send(None)
-        except StopIteration as found:  # it waits for traces only, and there are none
-            connection: Connection | None = found.value
-            return connection
-        raise AssertionError("the pool waits")
 
     def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
         super()._release(key, protocol, should_close=should_close)

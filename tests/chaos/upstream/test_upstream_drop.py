@@ -217,7 +217,7 @@ async def test_a_large_request_is_forgotten(upstream: AiohttpUpstream, peer: Raw
 
     assert references == 1
     assert await got.read() == b"ok"
-    assert upstream._connector._conns
+    assert [len(shelf._resting) for shelf in upstream._shelves.values()] == [1]
 
 
 @pytest.mark.parametrize("closed_after", ["the answer", "the failure", "the question"])

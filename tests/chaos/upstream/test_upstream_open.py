@@ -278,6 +278,21 @@ async def test_a_fresh_connection(upstream: AiohttpUpstream, peer: RawPeer) -> N
     assert other is not conn
 
 
+async def test_a_fresh_connection_where_there_may_be_one(peer: RawPeer) -> None:
+    """Those that rest make room for it: nobody else would."""
+    upstream = client(replace(LIMITS, max_connections=1))
+    conn, _ = await exchanged(upstream, peer, None, answer(b"a"))
+
+    task = asyncio.create_task(dial(upstream, UpstreamRequest(peer.url, (), b"{}", fresh=True)))
+    other = await peer.accept()
+    await other.request()
+    await other.send(answer(b"b"))
+
+    assert await (await task).read() == b"b"
+    assert (await conn.left())[0] == "fin"
+    await upstream.close()
+
+
 async def test_a_provider_that_dies_at_work_is_ill(
     upstream: AiohttpUpstream, peer: RawPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
