@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Raw, Struct
 
-from gateway.core.catalog import DialectName
+from gateway.core.catalog import ClientDialectName
 
 
 class CallOptions(Struct, frozen=True, gc=False):
@@ -33,7 +33,7 @@ class Call(Struct, frozen=True):
         forward_headers: Allow-listed client headers that the provider should see (`anthropic-beta` and the like).
     """
 
-    dialect: DialectName
+    dialect: ClientDialectName
     fields: Mapping[str, Raw]
     slug: str
     stream: bool

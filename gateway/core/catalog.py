@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from gateway.core.money import Price, Weight
 
 ProviderType = Literal["cloud_direct", "bedrock", "self_hosted", "local_id"]
 ModelClass = Literal["budget", "mid", "premium", "ultra"]
-DialectName = Literal["openai_chat", "anthropic_messages"]
+ClientDialectName = Literal["openai_chat", "anthropic_messages"]
+DialectName = Literal[ClientDialectName, "gemini_content"]  # providers speak more than clients do
 Mode = Literal["realtime", "provider_cache", "batch", "cache_hit"]
+
+
+class Path(Protocol):
+    """What follows a base URL, by the provider's own name for a model and by whether a stream is asked for."""
+
+    def __call__(self, model: str, *, stream: bool) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,7 @@ class Provider:
     Attributes:
         secret: A header pair such as `("Authorization", "Bearer sk-...")`, or None where no credential is needed; kept
             out of `repr`.
-        path: What follows the base URL, by the provider's own name for a model; None where it is the dialect's.
+        path: What follows the base URL; None where it is the dialect's.
         omits: Members of a body that are never sent there: its API refuses them, and does unasked what they ask for.
     """
 
@@ -32,7 +39,7 @@ class Provider:
     region: str
     weight: Weight
     secret: tuple[str, str] | None = field(default=None, repr=False)
-    path: Callable[[str], str] | None = field(default=None, repr=False)
+    path: Path | None = field(default=None, repr=False)
     omits: frozenset[str] = frozenset()
 
 

@@ -19,7 +19,7 @@ from gateway.dialects.anthropic_frames import AnthropicWriter
 from gateway.dialects.anthropic_prompt import read_prompt
 from gateway.dialects.anthropic_stream import HEARTBEAT, AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
-from gateway.dialects.base import Dialect, Journey
+from gateway.dialects.base import ClientDialect, Journey, fixed_path
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
@@ -126,10 +126,10 @@ def _words(value: object) -> str:
     return as_text(value)
 
 
-ANTHROPIC_MESSAGES = Dialect(
+ANTHROPIC_MESSAGES = ClientDialect(
     name="anthropic_messages",
     path="/anthropic/v1/messages",
-    upstream_path="/v1/messages",
+    upstream_path=fixed_path("/v1/messages"),
     heartbeat=HEARTBEAT,
     default_headers=(("anthropic-version", VERSION),),
     read_call=read_call,

@@ -1,4 +1,7 @@
-"""What a dialect is: a row of pure functions over bytes and facts, and the two shapes an answer can have."""
+"""What a dialect is: a row of pure functions over bytes and facts, and the two shapes an answer can have.
+
+Some dialects only providers speak. So a row has what their side needs, and one of clients has the clients' besides.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import DialectName, Route
+from gateway.core.catalog import DialectName, Path, Route
 from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
+from gateway.wire.sse import FrameSplitter, Splitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,38 +107,62 @@ class Completion(Protocol):
         """The client's body: the upstream's, with our model name, whole usage and `_anoman`."""
 
 
-@dataclass(frozen=True, slots=True)
+def fixed_path(path: str) -> Path:
+    """The path of dialects that name the model, and whether a stream is wanted, in the body."""
+
+    def upstream_path(model: str, *, stream: bool) -> str:
+        return path
+
+    return upstream_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One language, as data.
+    """One language as providers speak it, as data.
 
     Attributes:
-        read_call: A client's body as a `Call`. Raises GatewayError (400) naming the field.
-        path: Where clients of the gateway ask for it.
         upstream_path: Appended to a provider's base URL.
-        heartbeat: A frame that means nothing, to keep a connection warm.
         default_headers: Sent when the client did not send them, names in lower case.
+        stream_type: The media type of a stream, to ask for one.
+        write_body: The body that asks a provider of this dialect for a call of another one. Raises GatewayError (400)
+            naming what cannot be left out.
+        open_splitter: Takes a stream apart; its argument is the longest event in bytes.
+        open_reader: What a provider says, for a client of another dialect.
+        read_failure: What an answer that is no 200 means: its status, headers, body (`MAX_ERROR_BYTES` at most) and the
+            time by the wall clock.
+    """
+
+    name: DialectName
+    upstream_path: Path
+    default_headers: tuple[tuple[str, str], ...] = ()
+    stream_type: str = "text/event-stream"
+    write_body: Callable[[Prompt, Target, Notes], bytes]
+    open_splitter: Callable[[int], Splitter] = FrameSplitter
+    open_reader: Callable[[], Reader]
+    read_failure: Callable[[int, Mapping[str, str], bytes, float], Failure]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientDialect(Dialect):
+    """One that clients speak as well.
+
+    Attributes:
+        path: Where clients of the gateway ask for it.
+        heartbeat: A frame that means nothing, to keep a connection warm.
+        read_call: A client's body as a `Call`. Raises GatewayError (400) naming the field.
         upstream_body: The body that asks a provider of this dialect for a call of this dialect.
         open_lane: For a client and a provider of this dialect.
         read_completion: A JSON body of a provider for a client, both of this dialect. Raises UpstreamFailed when it is
             none.
         read_prompt: A client's call for a provider of another dialect. Raises GatewayError (400) naming the place.
-        write_body: The body that asks a provider of this dialect for a call of another one. Raises GatewayError (400)
-            naming what cannot be left out.
-        open_reader: What a provider says, for a client of another dialect.
         open_writer: What a client hears of a provider of another dialect.
     """
 
-    name: DialectName
     path: str
-    upstream_path: str
     heartbeat: bytes
-    default_headers: tuple[tuple[str, str], ...]
     read_call: Callable[[bytes, CallOptions, tuple[tuple[str, str], ...]], Call]
     upstream_body: Callable[[Call, Route], bytes]
     open_lane: Callable[[Journey], Lane]
     read_completion: Callable[[bytes, Journey], Completion]
-    read_failure: Callable[[int, Mapping[str, str], bytes, float], Failure]
     read_prompt: Callable[[Call], Prompt]
-    write_body: Callable[[Prompt, Target, Notes], bytes]
-    open_reader: Callable[[], Reader]
     open_writer: Callable[[Journey], Writer]

@@ -6,18 +6,18 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.catalog import DialectName
+from gateway.core.catalog import ClientDialectName
 from gateway.core.errors import STREAM_INTERRUPTED, Failure, GatewayError
 
 _encode = msgspec.json.encode
 
 
-def dialect_of_path(path: str) -> DialectName:
+def dialect_of_path(path: str) -> ClientDialectName:
     """The dialect whose envelope errors of *path* use: under /anthropic it is Anthropic's, elsewhere OpenAI's."""
     return "anthropic_messages" if path == "/anthropic" or path.startswith("/anthropic/") else "openai_chat"
 
 
-def error_body(dialect: DialectName, error: GatewayError, request_id: str) -> bytes:
+def error_body(dialect: ClientDialectName, error: GatewayError, request_id: str) -> bytes:
     """The JSON body of *error* as a plain HTTP answer."""
     extension = {"request_id": request_id}
     kind = error.kind
@@ -55,7 +55,7 @@ def _details(error: GatewayError) -> dict[str, Any]:
     return details
 
 
-def interruption_frames(dialect: DialectName, failure: Failure, completion_tokens: int, request_id: str) -> bytes:
+def interruption_frames(dialect: ClientDialectName, failure: Failure, completion_tokens: int, request_id: str) -> bytes:
     """The frames that end a stream which broke: the documented error frame, then the dialect's own end."""
     kind = STREAM_INTERRUPTED
     extension: dict[str, Any] = {"failure_class": failure.failure_class, "completion_tokens": completion_tokens}

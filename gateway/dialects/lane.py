@@ -1,4 +1,4 @@
-"""What every passthrough lane does alike: splitting, holding back the start, counting, ending."""
+"""What every lane does alike: splitting, holding back the start, counting, ending."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.dialects.template import RELEARN_AFTER, Template, learn
 from gateway.dialects.tokens import Tally
 from gateway.wire.ascii import ascii_json, mend_json
 from gateway.wire.body import MAX_DEPTH, nested_deeper, structural
-from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge
+from gateway.wire.sse import Event, FrameSplitter, Splitter, Unreadable
 
 T = TypeVar("T")
 
@@ -39,15 +39,15 @@ class EventLane(ABC):
     ended: bool
     failure: Failure | None
 
-    def __init__(self, journey: Journey) -> None:
-        self._splitter = FrameSplitter(journey.rules.max_event_bytes)
+    def __init__(self, splitter: Splitter) -> None:
+        self._splitter = splitter
 
     def feed(self, data: bytes) -> bytes:
         """Whole client frames for *data*; b"" while the start is still held back."""
         try:
             events = self._splitter.feed(data)
-        except FrameTooLarge:
-            self._break(malformed("event longer than the limit"))
+        except Unreadable as exc:
+            self._break(malformed(str(exc)))
             return b""
         return self._run(events)
 
@@ -57,8 +57,8 @@ class EventLane(ABC):
         if not self.ended and self.failure is None:
             try:
                 out = self._run(self._splitter.close())
-            except FrameTooLarge:
-                self._break(malformed("event longer than the limit"))
+            except Unreadable as exc:
+                self._break(malformed(str(exc)))
             else:
                 if self.failure is not None and self.failure.reason == MALFORMED:  # half a payload is a cut
                     self.failure = TRUNCATED
@@ -85,7 +85,7 @@ class PassthroughLane(EventLane):
     """
 
     def __init__(self, journey: Journey) -> None:
-        super().__init__(journey)
+        super().__init__(FrameSplitter(journey.rules.max_event_bytes))  # what clients speak is server-sent events
         self.journey = journey
         self.started = False
         self.complete = False

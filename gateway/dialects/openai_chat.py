@@ -13,7 +13,7 @@ from gateway.core.errors import UpstreamFailed
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
-from gateway.dialects.base import Dialect, Journey
+from gateway.dialects.base import ClientDialect, Journey, fixed_path
 from gateway.dialects.failures import NOTHING, in_band_failure, malformed, read_failure
 from gateway.dialects.openai_body import write_body
 from gateway.dialects.openai_chunk import FAILED_REASONS
@@ -173,10 +173,10 @@ def _fill_arguments(choices: list[Any]) -> bool:
     return filled
 
 
-OPENAI_CHAT = Dialect(
+OPENAI_CHAT = ClientDialect(
     name="openai_chat",
     path="/v1/chat/completions",
-    upstream_path="/chat/completions",
+    upstream_path=fixed_path("/chat/completions"),
     heartbeat=HEARTBEAT,
     default_headers=(),
     read_call=read_call,

@@ -7,7 +7,7 @@ from gateway.core.catalog import Route
 from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.dialects.base import Completion, Dialect, Journey, Lane
 from gateway.dialects.neutral import Notes, Target
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
 from gateway.dialects.translation import TranslationLane, translated_completion
 
 
@@ -24,7 +24,7 @@ def translated_body(call: Call, provider: Dialect, target: Target) -> tuple[byte
         GatewayError: The dialect cannot say it, or not all of it and the client insists on that.
     """
     notes = Notes()
-    body = provider.write_body(DIALECTS[call.dialect].read_prompt(call), target, notes)
+    body = provider.write_body(CLIENT_DIALECTS[call.dialect].read_prompt(call), target, notes)
     if notes.dropped and call.options.strict_params:
         places = ", ".join(notes.dropped)
         raise GatewayError(INVALID_REQUEST, f"This model's provider cannot take: {places}.", param=notes.dropped[0])
@@ -33,13 +33,13 @@ def translated_body(call: Call, provider: Dialect, target: Target) -> tuple[byte
 
 def open_lane(journey: Journey) -> Lane:
     """The lane of a stream."""
-    client, provider = DIALECTS[journey.call.dialect], DIALECTS[journey.route.provider.dialect]
+    client, provider = CLIENT_DIALECTS[journey.call.dialect], DIALECTS[journey.route.provider.dialect]
     return client.open_lane(journey) if client is provider else TranslationLane(journey, provider, client)
 
 
 def read_completion(body: bytes, journey: Journey) -> Completion:
     """A whole JSON answer. Raises UpstreamFailed when *body* is none."""
-    client, provider = DIALECTS[journey.call.dialect], DIALECTS[journey.route.provider.dialect]
+    client, provider = CLIENT_DIALECTS[journey.call.dialect], DIALECTS[journey.route.provider.dialect]
     if client is provider:
         return client.read_completion(body, journey)
     return translated_completion(body, journey, provider, client)

@@ -15,7 +15,7 @@ from msgspec import structs
 from gateway.core.errors import Failure, UpstreamFailed
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage, merge
-from gateway.dialects.base import Completion, Dialect, Journey, Lane, LaneRules
+from gateway.dialects.base import ClientDialect, Completion, Dialect, Journey, Lane, LaneRules
 from gateway.dialects.lane import EventLane
 from gateway.dialects.neutral import AnswerEvent, Counted, Finished
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
@@ -25,8 +25,8 @@ from gateway.wire.sse import Event
 class TranslationLane(EventLane):
     """A stream of a *provider*'s dialect for a client of another one, whose own lane is `client.open_lane`."""
 
-    def __init__(self, journey: Journey, provider: Dialect, client: Dialect) -> None:
-        super().__init__(journey)
+    def __init__(self, journey: Journey, provider: Dialect, client: ClientDialect) -> None:
+        super().__init__(provider.open_splitter(journey.rules.max_event_bytes))
         self._reader = provider.open_reader()
         self._writer = client.open_writer(journey)
         self._lane: Lane = client.open_lane(structs.replace(journey, rules=_unbounded(journey.rules)))
@@ -131,7 +131,7 @@ class TranslationLane(EventLane):
             self._failure = failure
 
 
-def translated_completion(body: bytes, journey: Journey, provider: Dialect, client: Dialect) -> Completion:
+def translated_completion(body: bytes, journey: Journey, provider: Dialect, client: ClientDialect) -> Completion:
     """A whole JSON answer of *provider*, for *client*. Raises UpstreamFailed when it is none."""
     reader, writer = provider.open_reader(), client.open_writer(journey)
     events = reader.whole(body)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.core.catalog import DialectName
-from gateway.dialects.registry import DIALECTS
+from gateway.core.catalog import ClientDialectName
+from gateway.dialects.registry import CLIENT_DIALECTS
 
 Kind = Literal["completion", "models", "health", "ready", "metrics", "hello"]
 
@@ -19,14 +19,14 @@ class Endpoint:
     kind: Kind
     name: str
     methods: tuple[str, ...] = ("GET", "HEAD")
-    dialect: DialectName | None = None
+    dialect: ClientDialectName | None = None
 
 
 MODELS_PREFIX = "/v1/models/"
 
 ENDPOINTS: Mapping[str, Endpoint] = {
-    DIALECTS["openai_chat"].path: Endpoint("completion", "chat_completions", ("POST",), "openai_chat"),
-    DIALECTS["anthropic_messages"].path: Endpoint("completion", "messages", ("POST",), "anthropic_messages"),
+    CLIENT_DIALECTS["openai_chat"].path: Endpoint("completion", "chat_completions", ("POST",), "openai_chat"),
+    CLIENT_DIALECTS["anthropic_messages"].path: Endpoint("completion", "messages", ("POST",), "anthropic_messages"),
     "/v1/models": Endpoint("models", "models"),
     "/healthz": Endpoint("health", "healthz"),
     "/readyz": Endpoint("ready", "readyz"),

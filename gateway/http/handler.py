@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import istr
 
 from gateway.core.call import CallOptions
-from gateway.core.catalog import Catalog, DialectName, Key
+from gateway.core.catalog import Catalog, ClientDialectName, Key
 from gateway.core.errors import (
     INVALID_API_KEY,
     METHOD_NOT_ALLOWED,
@@ -239,6 +239,6 @@ def _options(request: web.BaseRequest) -> CallOptions:
     )
 
 
-def _forwarded(request: web.BaseRequest, dialect: DialectName) -> Headers:
+def _forwarded(request: web.BaseRequest, dialect: ClientDialectName) -> Headers:
     get = request.headers.get
     return tuple((name, value) for name in FORWARDED[dialect] if (value := get(name)) is not None)

@@ -24,6 +24,7 @@ from gateway.core.usage import Usage
 from gateway.dialects.base import Journey
 from gateway.dialects.failures import MAX_ERROR_BYTES
 from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import hide
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import Permit
@@ -212,5 +213,5 @@ class Opening:
             pass
         route = self._exchange.attempts[-1].route
         body = hide(body[:MAX_ERROR_BYTES], route.provider)
-        dialect = self._services.dialects[route.provider.dialect]
+        dialect = DIALECTS[route.provider.dialect]
         return dialect.read_failure(answer.status, answer.headers, body, self._services.clock.epoch_s())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.core.catalog import DialectName, Route
+from gateway.core.catalog import ClientDialectName, Route
 from gateway.core.errors import Failure
 from gateway.core.exchange import Exchange
 from gateway.core.ports import Ledger, Upstream
 from gateway.core.receipt import Receipt, Tariff
-from gateway.dialects.base import Dialect, LaneRules
+from gateway.dialects.base import ClientDialect, LaneRules
 from gateway.policy.breaker import BreakerBoard
 from gateway.policy.retry import RetryRules
 
@@ -49,7 +49,7 @@ class Services:
     """
 
     upstream: Upstream
-    dialects: Mapping[DialectName, Dialect]
+    dialects: Mapping[ClientDialectName, ClientDialect]
     ledgers: tuple[Ledger, ...]
     board: BreakerBoard
     retry: RetryRules

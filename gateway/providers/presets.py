@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gateway.core.catalog import DialectName, ProviderType
+from gateway.core.catalog import DialectName, Path, ProviderType
 
 # The last dated version that is no preview, by Azure's reference; it knows `stream_options` and JSON schemas.
 AZURE_VERSION = "2024-10-21"
@@ -35,7 +35,7 @@ class Preset:
     type: ProviderType = "cloud_direct"
     region: str = "US"
     key_variable: str | None = None
-    path: Callable[[str], str] | None = None
+    path: Path | None = None
     omits: frozenset[str] = frozenset()
     note: str = ""
 
@@ -55,9 +55,9 @@ def api_key(key: str) -> tuple[str, str]:
     return "api-key", key
 
 
-def azure_path(deployment: str) -> str:
+def azure_path(model: str, *, stream: bool) -> str:
     """Azure names a model by its deployment, in the path; the body's `model` is not looked at."""
-    return f"/openai/deployments/{quote(deployment, safe='')}/chat/completions?api-version={AZURE_VERSION}"
+    return f"/openai/deployments/{quote(model, safe='')}/chat/completions?api-version={AZURE_VERSION}"
 
 
 _ROWS = (

@@ -6,11 +6,11 @@ from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest
 from gateway.core.catalog import Model, Route
 from gateway.dialects.neutral import Target
 from gateway.dialects.pairs import is_native, translated_body
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
 from gateway.providers.traits import traits_of
 
 _JSON = ("Content-Type", "application/json")
-_ACCEPT = {True: ("Accept", "text/event-stream"), False: ("Accept", "application/json")}
+_ACCEPT_JSON = ("Accept", "application/json")
 
 
 def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False) -> UpstreamRequest:
@@ -24,7 +24,7 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
     dialect = DIALECTS[provider.dialect]
     defaults = dialect.default_headers
     if is_native(call, route):
-        body, params = dialect.upstream_body(call, route), ALL_PARAMS
+        body, params = CLIENT_DIALECTS[call.dialect].upstream_body(call, route), ALL_PARAMS
     else:
         target = Target(
             route.model, call.stream, model.max_output_tokens, traits_of(route.model), omits=provider.omits
@@ -34,10 +34,10 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         sent = {name.lower() for name, _ in call.forward_headers}
         defaults = (*(pair for pair in defaults if pair[0] not in sent), *call.forward_headers)
     secret = (provider.secret,) if provider.secret is not None else ()
-    path = dialect.upstream_path if provider.path is None else provider.path(route.model)
+    path = dialect.upstream_path if provider.path is None else provider.path
     return UpstreamRequest(
-        url=provider.base_url + path,
-        headers=(_JSON, _ACCEPT[call.stream], *defaults, *secret),
+        url=provider.base_url + path(route.model, stream=call.stream),
+        headers=(_JSON, ("Accept", dialect.stream_type) if call.stream else _ACCEPT_JSON, *defaults, *secret),
         body=body,
         fresh=fresh,
         params=params,

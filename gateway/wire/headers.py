@@ -8,7 +8,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from gateway.core.catalog import DialectName
+from gateway.core.catalog import ClientDialectName
 
 MAX_VALUE_CHARS = 256  # contract.md 4: every x-anoman-* value is a word or two; proxies take 8 KiB of headers in all
 MAX_ID_CHARS = 256  # of a session, agent or user id: identifiers, not texts
@@ -16,7 +16,7 @@ MAX_RETRY_AFTER_S = 3600.0  # an upstream that wants a longer pause is as good a
 _MAX_RETRY_AFTER_CHARS = 64  # the longest HTTP-date (RFC 850 form, RFC 9110 5.6.7) has 33
 
 # Client headers that may go upstream, by the dialect they came in by. All others stay here (PRX-01, PRX-02, B14).
-FORWARDED: Mapping[DialectName, tuple[str, ...]] = {
+FORWARDED: Mapping[ClientDialectName, tuple[str, ...]] = {
     "openai_chat": ("openai-beta",),
     "anthropic_messages": ("anthropic-version", "anthropic-beta"),
 }

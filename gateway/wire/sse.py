@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -18,8 +18,31 @@ class Event(NamedTuple):
 _new = tuple.__new__
 
 
-class FrameTooLarge(Exception):
-    """A line or an event is longer than the splitter's bound. Nothing can be read from this stream any more."""
+class Unreadable(Exception):
+    """Nothing can be read from this stream any more; the text says why, for the log."""
+
+
+class FrameTooLarge(Unreadable):
+    """A line or an event is longer than the splitter's bound."""
+
+    def __init__(self) -> None:
+        super().__init__("event longer than the limit")
+
+
+class Splitter(Protocol):
+    """Takes a provider's stream apart into its events, whatever separates them there."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """
+        The events that *data* completes, in order.
+
+        Raises:
+            Unreadable: By the call that meets what is wrong if it completes no event before it, else by the next call
+                of `feed` or `close`. From then on by every call.
+        """
+
+    def close(self) -> list[Event]:
+        """The stream is over: its unfinished last event, if it can be one. Raises Unreadable as in `feed`."""
 
 
 class FrameSplitter:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.core.call import Call, CallOptions, UpstreamRequest
-from gateway.core.catalog import DialectName, Model, Provider, Route
+from gateway.core.catalog import ClientDialectName, Model, Provider, Route
 from gateway.core.money import Price, parse_weight
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
 from gateway.providers.presets import PRESETS, Preset
 from gateway.providers.requests import build_request
 from gateway.settings import checks
@@ -61,14 +61,15 @@ def test_recorded(preset: Preset) -> None:
 
 
 @every_preset
-def test_request(preset: Preset) -> None:
+@pytest.mark.parametrize("asking", CLIENT_DIALECTS)
+def test_request(preset: Preset, asking: ClientDialectName) -> None:
     """A request for it goes to its address and path, with its credential and its name of the model."""
     dialect, base_url = DIALECTS[preset.dialect], preset.base_url or "http://10.0.0.1:8000/v1"
-    call = dialect.read_call(BODY, CallOptions(), ())
+    call = CLIENT_DIALECTS[asking].read_call(BODY, CallOptions(), ())
 
     request = asked(preset, base_url, call)
 
-    assert request.url == base_url + (preset.path("theirs") if preset.path else dialect.upstream_path)
+    assert request.url == base_url + (preset.path or dialect.upstream_path)("theirs", stream=False)
     assert preset.auth(KEY) in request.headers
     assert json.loads(request.body)["model"] == "theirs"
     assert KEY not in repr(request)
@@ -76,7 +77,7 @@ def test_request(preset: Preset) -> None:
 
 def test_azure_deployments() -> None:
     """Azure's path names the deployment, written so that no name of one can lead anywhere else."""
-    call = DIALECTS["openai_chat"].read_call(BODY, CallOptions(), ())
+    call = CLIENT_DIALECTS["openai_chat"].read_call(BODY, CallOptions(), ())
 
     request = asked(PRESETS["azure"], "https://mine.openai.azure.com", call, "gpt 4o/../x?y")
 
@@ -87,11 +88,11 @@ def test_azure_deployments() -> None:
     assert ("api-key", KEY) in request.headers
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_a_vendor_refuses_is_not_sent(dialect: DialectName) -> None:
+@pytest.mark.parametrize("dialect", CLIENT_DIALECTS)
+def test_what_a_vendor_refuses_is_not_sent(dialect: ClientDialectName) -> None:
     """A stream of Mistral's is not asked for its usage, in whatever dialect the call came; others are."""
     body = json.dumps({**json.loads(BODY), "stream": True, "stream_options": {"include_usage": True}}).encode()
-    call = DIALECTS[dialect].read_call(body, CallOptions(), ())
+    call = CLIENT_DIALECTS[dialect].read_call(body, CallOptions(), ())
 
     sent = {name: json.loads(asked(PRESETS[name], "http://h", call).body) for name in ("mistral", "openai")}
 

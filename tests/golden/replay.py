@@ -4,9 +4,10 @@ A case is a folder `fixtures/<provider>/<case>/`. Written by hand: `source.txt` 
 follow), `request.json`, and what the provider answers: `upstream.sse`, `upstream.json` or `upstream_error.json`.
 Derived, and reviewed by eye: `upstream_request.json`, `client.sse` or `client.json`, `receipt.json`.
 
-The same answer can be asked for by a client of the provider's other dialect: `request.<client>.json`, where <client> is
-`openai` or `anthropic`. Then there is a second set of derived files, with the client's name before their endings. The
-provider's model is the one that `request.json` names, since what it is asked depends on its traits.
+The same answer can be asked for by a client of another dialect than the provider's: `request.<client>.json`, where
+<client> is `openai` or `anthropic`. Then there is a second set of derived files, with the client's name before their
+endings. A provider whose dialect no client speaks has those two and no `request.json`. The provider's model is the one
+that `request.json` names, or else `request.openai.json`, since what it is asked depends on its traits.
 `python -m tests.golden.replay` writes the derived files anew.
 """
 
@@ -19,20 +20,20 @@ from typing import Any
 from msgspec.structs import asdict
 
 from gateway.core.call import Call, CallOptions, UpstreamRequest
-from gateway.core.catalog import DialectName, Key, Mode, Model, Provider, Route, Tier
+from gateway.core.catalog import ClientDialectName, Key, Mode, Model, Provider, Route, Tier
 from gateway.core.errors import STREAM_INTERRUPTED, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange, Outcome
 from gateway.core.money import Price, Weight, parse_price, parse_weight
 from gateway.core.receipt import Receipt, Tariff, draw_up, row_of
-from gateway.dialects.base import Dialect, Journey, LaneRules
+from gateway.dialects.base import ClientDialect, Journey, LaneRules
 from gateway.dialects.errors import error_body
 from gateway.dialects.pairs import open_lane, read_completion
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
 from gateway.providers.presets import PRESETS
 from gateway.providers.requests import build_request
 
 FIXTURES = Path(__file__).parent / "fixtures"
-CASES = sorted(path.parent for path in FIXTURES.glob("*/*/request.json"))
+CASES = sorted(path.parent for path in FIXTURES.glob("*/*/source.txt"))
 
 ANY_BASE_URL = "https://upstream.example"  # of vendors whose customers each have their own
 REQUEST_ID, TRACE_ID = "req_golden", "0123456789abcdef0123456789abcdef"
@@ -43,7 +44,7 @@ PRICE = Price(
 )
 MODES: dict[Mode, Weight] = {"realtime": parse_weight("1"), "provider_cache": parse_weight("0.9")}
 TARIFF = Tariff(modes=MODES, bill_interrupted=True, region="id")
-CLIENTS: dict[str, DialectName] = {"openai": "openai_chat", "anthropic": "anthropic_messages"}
+CLIENTS: dict[str, ClientDialectName] = {"openai": "openai_chat", "anthropic": "anthropic_messages"}
 ENDPOINTS = {"openai_chat": "chat_completions", "anthropic_messages": "messages"}
 
 Settled = tuple[str, bytes, Receipt]
@@ -52,15 +53,16 @@ Settled = tuple[str, bytes, Receipt]
 
 def replay(case: Path) -> dict[str, bytes]:
     """The derived files of *case*."""
-    derived = _asked(case, case / "request.json", DIALECTS[PRESETS[case.parent.name].dialect])
+    own = CLIENT_DIALECTS.get(PRESETS[case.parent.name].dialect)
+    derived = _asked(case, case / "request.json", own) if own is not None else {}
     for client, dialect in CLIENTS.items():
         if (request := case / f"request.{client}.json").exists():
-            files = _asked(case, request, DIALECTS[dialect])
+            files = _asked(case, request, CLIENT_DIALECTS[dialect])
             derived |= {name.replace(".", f".{client}."): content for name, content in files.items()}
     return derived
 
 
-def _asked(case: Path, request: Path, client: Dialect) -> dict[str, bytes]:
+def _asked(case: Path, request: Path, client: ClientDialect) -> dict[str, bytes]:
     """The files that follow from *request*, as they are named in its provider's own dialect."""
     call = client.read_call(request.read_bytes(), CallOptions(), ())
     route = _route(case, call)
@@ -78,7 +80,8 @@ def _route(case: Path, call: Call) -> Route:
     provider = Provider(
         *place, parse_weight("1"), preset.auth("secret"), path=preset.path, omits=preset.omits
     )
-    theirs = json.loads((case / "request.json").read_bytes())["model"]
+    asked = next(case / name for name in ("request.json", "request.openai.json") if (case / name).exists())
+    theirs = json.loads(asked.read_bytes())["model"]
     model = f"vendor-{call.slug}" if preset.dialect == call.dialect else theirs
     return Route(provider, model)
 

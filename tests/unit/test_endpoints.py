@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from gateway.core.call import CallOptions
-from gateway.core.catalog import Catalog, DialectName, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import Catalog, ClientDialectName, Key, Model, Provider, Route, Tier
 from gateway.core.money import Price, Weight, parse_weight
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.endpoints import ENDPOINTS, SUPPORTED, find
 from gateway.policy.routing import choose
 
 ONE = parse_weight("1")
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", CLIENT_DIALECTS)
 def test_every_dialect_has_its_endpoint(name: str) -> None:
     """Where a dialect says that it is asked for, its own endpoint is, and the 404 names it."""
-    dialect = next(row for row in DIALECTS.values() if row.name == name)
+    dialect = next(row for row in CLIENT_DIALECTS.values() if row.name == name)
 
     endpoint = find(dialect.path)
 
@@ -42,7 +42,7 @@ def test_what_a_lost_caller_is_told() -> None:
 
 def test_native_routes_come_first() -> None:
     """A model's routes are asked in their order, but those that speak the endpoint's dialect before the others."""
-    spoken: list[tuple[str, DialectName]] = [
+    spoken: list[tuple[str, ClientDialectName]] = [
         ("a", "anthropic_messages"), ("b", "openai_chat"), ("c", "anthropic_messages"), ("d", "openai_chat")
     ]  # fmt: skip
     one, key = Weight(1, 1), Key("k", "acme", Tier("t"))
@@ -51,7 +51,7 @@ def test_native_routes_come_first() -> None:
     body = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
     asked = {}
 
-    for name, dialect in DIALECTS.items():
+    for name, dialect in CLIENT_DIALECTS.items():
         _, found = choose(catalog, key, dialect.read_call(body, CallOptions(), ()))
         asked[name] = "".join(route.provider.name for route in found)
 

@@ -20,9 +20,10 @@ VENDORS = re.compile(
     r"openai|anthropic|deepseek|groq|mistral|azure|bedrock|gemini|cerebras|fireworks|moonshot|ollama|openrouter|qwen"
     r"|dashscope|together|vllm|^xai$"
 )
-# The names of the two dialects, of their endpoints and of the modules that speak them are no vendors.
+# The names of the dialects, of their endpoints and of the modules that speak them are no vendors.
 DIALECT_WORDS = re.compile(
-    r"openai_chat|anthropic_messages|openai_type|anthropic_type|/anthropic[/\w]*|anthropic-(?:version|beta)|openai-beta"
+    r"openai_chat|anthropic_messages|gemini_content|bedrock_converse|openai_type|anthropic_type|/anthropic[/\w]*"
+    r"|anthropic-(?:version|beta)|openai-beta"
 )
 # The functions in which an exception may end, since nobody is above who could do better, and why each is outermost.
 OUTERMOST = {

@@ -11,7 +11,7 @@ from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price, Weight
 from gateway.core.receipt import Receipt, Tariff
 from gateway.dialects.base import LaneRules
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stage import Stage
@@ -55,7 +55,7 @@ def route(name: str) -> Route:
 
 
 def call(stream: bool) -> Call:
-    return DIALECTS["openai_chat"].read_call(BODY % (b"true" if stream else b"false"), CallOptions(), ())
+    return CLIENT_DIALECTS["openai_chat"].read_call(BODY % (b"true" if stream else b"false"), CallOptions(), ())
 
 
 def catalog(*routes: Route) -> Catalog:
@@ -108,7 +108,7 @@ class Scene:
         clock_s = virtual_loop().time
         return Services(
             upstream=self.upstream,
-            dialects=DIALECTS,
+            dialects=CLIENT_DIALECTS,
             ledgers=(self._ledger,),
             board=self.board,
             retry=RETRY,

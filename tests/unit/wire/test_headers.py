@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.catalog import DialectName
+from gateway.core.catalog import ClientDialectName
 from gateway.wire.headers import FORWARDED, clean_text, header_value, is_true, parse_retry_after, valid_host
 from tests.support.scale import examples
 
@@ -69,7 +69,7 @@ def test_every_dialect_says_what_it_forwards() -> None:
     """PRX-01, PRX-02, B14: each dialect has its allow-list, in lower case, without credentials, cookies or framing."""
     never = {"authorization", "x-api-key", "cookie", "connection", "te", "host", "forwarded", "content-length"}
 
-    assert set(FORWARDED) == set(get_args(DialectName))
+    assert set(FORWARDED) == set(get_args(ClientDialectName))
     for names in FORWARDED.values():
         assert not never & set(names)
         assert all(name == name.lower() for name in names)
