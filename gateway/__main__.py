@@ -22,17 +22,23 @@ from typing import Any
 
 import click
 import uvloop
+from msgspec import Raw
 
 from gateway.app import BACKLOG, App
+from gateway.core.call import Call, CallOptions
+from gateway.core.catalog import DialectName, Key, Tier
+from gateway.core.errors import GatewayError
 from gateway.core.money import format_usd
 from gateway.demo import banner, provider_process
 from gateway.demo import document as demo_document
 from gateway.metrics import MetricsRecorder
+from gateway.policy.explanation import explain
 from gateway.providers.presets import PRESETS
 from gateway.settings import (
     Settings,
     SettingsError,
     build_catalog,
+    build_keys,
     environment,
     export,
     from_document,
@@ -70,6 +76,7 @@ def _config_path(_context: click.Context, _parameter: click.Parameter, given: st
 
 
 CONFIG_FILE = "gateway.toml"
+_DIALECTS: dict[str, DialectName] = {"chat": "openai_chat", "messages": "anthropic_messages"}
 _config = click.option(
     "--config",
     type=click.Path(dir_okay=False),
@@ -196,15 +203,50 @@ def check(config: str | None) -> None:
     _warn(settings)
 
 
-@main.command()
+@main.group(invoke_without_command=True)
 @_config
-def models(config: str | None) -> None:
+@click.pass_context
+def models(context: click.Context, config: str | None) -> None:
     """List the catalogue: slug, class, USD per million tokens in and out, routes in fallback order."""
+    if context.invoked_subcommand is not None:
+        return
     settings = _load_or_exit(config)
     for model in build_catalog(settings, PRESETS).models.values():
         prices = " ".join(format_usd(pico * 1_000_000) for pico in (model.price.input, model.price.output))
         click.echo(f"{model.slug}  {model.model_class}  {prices}  {', '.join(route.id for route in model.routes)}")
     _warn(settings)
+
+
+@models.command("explain")
+@click.argument("slug")
+@_config
+@click.option("--key", help="The key that calls, or its id as in logs; by default one without restrictions.")
+@click.option("--endpoint", type=click.Choice(list(_DIALECTS)), default="chat", help="Where the call comes in.")
+@click.option("--tools", is_flag=True, help="The call has tools.")
+@click.option("--json", "whole", is_flag=True, help="The call is without streaming.")
+def explain_model(
+    slug: str, config: str | None, key: str | None, *, endpoint: str, tools: bool, whole: bool
+) -> None:  # fmt: skip
+    """Say why each route of the model SLUG would be taken or left. Nothing is asked of any provider."""
+    settings = _load_or_exit(config)
+    fields = {"tools": Raw(b"[{}]")} if tools else {}
+    call = Call(_DIALECTS[endpoint], fields, slug, not whole, CallOptions())
+    try:
+        for line in explain(build_catalog(settings, PRESETS), _key_or_exit(settings, key), call):
+            click.echo(line)
+    except GatewayError as error:
+        click.echo(f"{error.kind.status} {error.kind.code}: {error.message}", err=True)
+        sys.exit(1)
+
+
+def _key_or_exit(settings: Settings, named: str | None) -> Key:
+    if named is None:
+        return Key("any", "any", Tier("any"))
+    found = next((key for secret, key in build_keys(settings).items() if named in (secret, key.id)), None)
+    if found is None:
+        click.echo("There is no such key in the configuration; name it in full, or by its id as in logs.", err=True)
+        sys.exit(1)
+    return found
 
 
 @main.command()

@@ -34,6 +34,7 @@ from gateway.pipeline.stages.admit import Admit
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules, State
+from gateway.policy.loads import LoadBoard
 from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys
@@ -115,6 +116,7 @@ class App:
         self._stop = asyncio.Event()
         self._running: set[Watch] = set()
         self._board = BreakerBoard(_breaker_rules(settings), _budget_rules(settings), self._route_changed)
+        self._loads = LoadBoard()
         self._upstream = AiohttpUpstream(_upstream_limits(settings), self._tasks)
         self._stores = open_stores(build_keys(settings), clock_s=time.monotonic, workers=settings.server.workers)
         new_request_id = RequestIds().new
@@ -186,7 +188,9 @@ class App:
         self._stores.keys.replace(keys)
         self._handler.site = site
         self._server.limits = replace(self._server.limits, write_stall_s=fresh.stream.write_stall_s)
-        self._board.keep({route.id for model in site.catalog.models.values() for route in model.routes})
+        routes = {route.id for model in site.catalog.models.values() for route in model.routes}
+        self._board.keep(routes)
+        self._loads.keep(routes)
         before, after = _fixed_at_start(old), _fixed_at_start(fresh)
         kept = [name for name, value in after.items() if before[name] != value]
         log.info(events.SETTINGS_RELOADED, models=len(site.catalog.models), restart_needed_for=kept)
@@ -264,6 +268,7 @@ class App:
             report_failure=self._report_failure,
             headers=lambda exchange, receipt: success_headers(exchange, receipt, constant),
             observe_gap=self._metrics.observe_gap,
+            loads=self._loads,
         )
 
     def _route_changed(self, route_id: str, state: State) -> None:

@@ -55,7 +55,7 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         "models.NAME",
         ModelEntry,
         'What clients may ask for. `NAME` is what they send; quote it, as in `[models."gpt-4o"]`. `context_window`, '
-        "`max_output_tokens`, `input` and `tools` describe the model in `GET /v1/models`; this version does not check "
+        "`max_output_tokens` and `input` describe the model in `GET /v1/models`; this version does not check "
         "requests against them, the provider does. A translated call asks for at most `max_output_tokens`, and for as "
         "many where it has to say a number and the client did not.",
     ),
@@ -122,6 +122,8 @@ MEANINGS: Mapping[str, str] = {
     "providers can do ([translation.md](translation.md)); `param` names the field at fault.",
     "invalid_host": "The request has no `Host` header, or one that is no host name.",
     "invalid_api_key": "No key was sent, or one that the gateway does not know.",
+    "residency_denied": "The model has no route within the key's `region_preference` or its own `residency`; nothing "
+    "was sent to any provider ([routing.md](routing.md)).",
     "not_found": "The path is none of the gateway's; the message names those that serve models.",
     "method_not_allowed": "The path exists, but takes another method.",
     "request_timeout": "Headers or body came too slowly (`server.header_s`, `server.body_s`).",

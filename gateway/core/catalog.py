@@ -13,6 +13,12 @@ ModelClass = Literal["budget", "mid", "premium", "ultra"]
 ClientDialectName = Literal["openai_chat", "anthropic_messages"]
 DialectName = Literal[ClientDialectName, "gemini_content"]  # providers speak more than clients do
 Mode = Literal["realtime", "provider_cache", "batch", "cache_hit"]
+Strategy = Literal["fallback", "weighted", "least_loaded", "lowest_latency"]
+Residency = Literal["any", "sg_only", "id_only"]
+
+# Where a provider has to compute; None is anywhere. By a provider's region alone: the gateway's own does not matter.
+HOMES: Mapping[Residency, str | None] = {"any": None, "sg_only": "SG", "id_only": "ID"}
+MEASURED: frozenset[Strategy] = frozenset({"least_loaded", "lowest_latency"})  # they look at how routes fare
 
 
 class Path(Protocol):
@@ -45,10 +51,20 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to reach a model: a provider and the provider's own name for it."""
+    """One way to reach a model: a provider and the provider's own name for it.
+
+    Attributes:
+        weight: Its share among the routes of the model, for strategies that ask; 0 is for when the others have failed.
+        tools: Whether the model can call tools here; None where it is as the model says. So is `context_window`.
+        is_measured: Whether some model's strategy looks at how it fares.
+    """
 
     provider: Provider
     model: str
+    weight: int = 1
+    tools: bool | None = None
+    context_window: int | None = None
+    is_measured: bool = False
     id: str = field(init=False)
     """Stable name of the route, for the breaker, logs and metrics."""
 
@@ -58,7 +74,12 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A catalogue entry. `routes` are in fallback order; `weight` is the factor of the model's class."""
+    """A catalogue entry. `routes` are in fallback order; `weight` is the factor of the model's class.
+
+    Attributes:
+        residency: Where it may be computed, whoever asks; a key may narrow it further.
+        is_picky: Whether there are calls that some of its routes do not take.
+    """
 
     slug: str
     model_class: ModelClass
@@ -69,6 +90,13 @@ class Model:
     max_output_tokens: int | None = None
     input: tuple[str, ...] = ("text",)
     tools: bool = True
+    strategy: Strategy = "fallback"
+    residency: Residency = "any"
+    is_picky: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        odd = any(route.tools is not None or route.context_window is not None for route in self.routes)
+        object.__setattr__(self, "is_picky", odd or not self.tools or self.residency != "any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +111,16 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Who is calling. `id` is safe to log: it is derived from the secret's digest, never the secret."""
+    """Who is calling. `id` is safe to log: it is derived from the secret's digest, never the secret.
+
+    Attributes:
+        residency: Where its calls may be computed; the setting is called `region_preference`.
+    """
 
     id: str
     tenant: str
     tier: Tier
+    residency: Residency = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +131,20 @@ class Catalog:
     modes: Mapping[Mode, Weight]
 
     def visible_to(self, key: Key) -> tuple[Model, ...]:
-        """The models that *key*'s tier may use, in catalogue order."""
-        return tuple(model for model in self.models.values() if allows(key, model))
+        """The models that *key* may use, by its tier and by where they are computed, in catalogue order."""
+        return tuple(
+            model
+            for model in self.models.values()
+            if allows(key, model) and any(is_at_home(route, key.residency, model.residency) for route in model.routes)
+        )
 
 
 def allows(key: Key, model: Model) -> bool:
     """Whether the tier of *key* admits the class of *model*."""
     classes = key.tier.classes
     return classes is None or model.model_class in classes
+
+
+def is_at_home(route: Route, *residencies: Residency) -> bool:
+    """Whether *route* computes where every one of *residencies* wants it. A region that is no known home is none."""
+    return all(HOMES[one] in (None, route.provider.region.upper()) for one in residencies)

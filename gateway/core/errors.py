@@ -61,6 +61,10 @@ INVALID_API_KEY = ErrorKind(
     "invalid_api_key", 401, "invalid_request_error", "authentication_error",
     "The API key is missing or not valid.", retry="never",
 )
+RESIDENCY_DENIED = ErrorKind(
+    "residency_denied", 403, "invalid_request_error", "permission_error",
+    "No provider of this model computes where this key's calls have to stay.", retry="never",
+)
 RATE_LIMIT_EXCEEDED = ErrorKind(
     "rate_limit_exceeded", 429, "requests", "rate_limit_error",
     "Too many requests this minute for this key.", retry_after_s=1,
@@ -104,6 +108,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     INVALID_REQUEST,
     INVALID_HOST,
     INVALID_API_KEY,
+    RESIDENCY_DENIED,
     NOT_FOUND,
     METHOD_NOT_ALLOWED,
     REQUEST_TIMEOUT,

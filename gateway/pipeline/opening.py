@@ -28,7 +28,9 @@ from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import hide
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import Permit
+from gateway.policy.loads import Load
 from gateway.policy.retry import Try, next_try
+from gateway.policy.routing import rank
 from gateway.providers.requests import build_request
 
 T = TypeVar("T")
@@ -51,6 +53,7 @@ class Opening:
         self._watch = watch
         self._services = watch.services
         self._permit: Permit | None = None  # of the running attempt
+        self._load: Load | None = None  # of the running attempt, where somebody looks at it
         self._request: UpstreamRequest | None = None  # of the attempt to come
         self._refusals: dict[str, GatewayError] = {}  # by route
 
@@ -59,6 +62,10 @@ class Opening:
         now_s = self._watch.now_s()
         attempt, permit = self._exchange.attempts[-1], self._permit
         attempt.result, attempt.failure, attempt.ended_s = "failed", failure, now_s
+        if self._load is not None:
+            if (failure.counts or failure.retryable) and failure.reason not in (STALE, NO_SLOT):
+                self._load.failed(now_s)  # not by the caller's mistake, nor before it was reached
+            self.release()
         if permit is not None:
             if failure.counts:
                 permit.failed(now_s)
@@ -77,6 +84,7 @@ class Opening:
             GatewayError: No route speaks a dialect that can say what the call asks for.
         """
         failure = _ALL_OPEN
+        self._rank()
         while (step := self._next()) is not None:
             await self._wait(step)
             try:
@@ -90,6 +98,23 @@ class Opening:
         if len(self._refusals) == len(self._exchange.candidates):
             raise next(iter(self._refusals.values()))
         raise UpstreamFailed(failure)
+
+    def release(self) -> None:
+        """Nothing is read from the route any more; once more changes nothing."""
+        if self._load is not None:
+            self._load.release()
+            self._load = None
+
+    def _rank(self) -> None:
+        """
+        Put the candidates into the strategy's order, now and not when they were chosen: whatever is awaited between a
+        look at the loads and the count of an attempt would let two calls see the same idle route.
+        """
+        exchange, services = self._exchange, self._services
+        model, routes = exchange.model, exchange.candidates
+        if len(routes) > 1 and model is not None and model.strategy != "fallback":
+            now_s, spread = self._watch.now_s(), services.clock.spread
+            exchange.candidates = rank(model, exchange.call, routes, services.loads, now_s=now_s, spread=spread)
 
     def _next(self) -> Try | None:
         board, exchange, now_s = self._services.board, self._exchange, self._watch.now_s()
@@ -148,6 +173,8 @@ class Opening:
         if not exchange.attempts:
             self._services.board.of(step.route.id)[1].started(now_s())
         attempt = Attempt(step.route)
+        if step.route.is_measured:
+            self._load = Load(self._services.loads.of(step.route.id), exchange.call.stream, now_s())
         exchange.attempts.append(attempt)
         exchange.route = step.route
         try:
@@ -161,8 +188,11 @@ class Opening:
                 raise
             attempt.result, attempt.ended_s = "cancelled", now_s()
             self._abandon()
+            self.release()
             raise
         attempt.result = "ok"
+        if self._load is not None:
+            self._load.answered(now_s())
         if self._permit is not None:
             self._permit.succeeded(now_s())
         return result

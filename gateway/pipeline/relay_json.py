@@ -27,6 +27,7 @@ class JsonRelay:
         self._services = services
         self._settlement = settlement
         self.watch = JsonWatch(services, sink, exchange.started_s)
+        self._opening = Opening(exchange, self.watch)
 
     async def run(self) -> Answer:
         """
@@ -37,7 +38,7 @@ class JsonRelay:
         """
         exchange = self._exchange
         try:
-            completion = await self.watch.until(partial(Opening(exchange, self.watch).run, self._accept))
+            completion = await self.watch.until(partial(self._opening.run, self._accept))
         except asyncio.CancelledError:
             exchange.gone_s = self.watch.gone_s or self._services.clock.monotonic_s()
             charge_prompt(exchange)
@@ -46,6 +47,8 @@ class JsonRelay:
         except UpstreamFailed as exc:
             exchange.failure = exc.failure
             raise
+        finally:
+            self._opening.release()
         now_s = self._services.clock.monotonic_s()
         exchange.committed_s = exchange.first_token_s = now_s
         exchange.usage, exchange.basis, exchange.note = completion.usage, completion.basis, completion.note

@@ -68,6 +68,7 @@ class StreamRelay:
         finally:
             if self._flow is not None:
                 self._flow.answer.close()
+            self._opening.release()
 
     async def _open(self) -> _Flow:
         """Get to the first good frame, and commit."""
@@ -145,6 +146,7 @@ class StreamRelay:
         """Settle, then say the last words: the client may close on the terminator, and that is no cancellation."""
         receipt = self._settle("completed", flow.lane)
         flow.answer.release()  # a slow client shall not hold the provider's connection
+        self._opening.release()
         self._flow = None
         await self._last_words(flow.lane.finish(receipt), self._patience_s)
 

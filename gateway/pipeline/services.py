@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.core.catalog import ClientDialectName, Route
 from gateway.core.errors import Failure
@@ -12,6 +12,7 @@ from gateway.core.ports import Ledger, Upstream
 from gateway.core.receipt import Receipt, Tariff
 from gateway.dialects.base import ClientDialect, LaneRules
 from gateway.policy.breaker import BreakerBoard
+from gateway.policy.loads import LoadBoard
 from gateway.policy.retry import RetryRules
 
 
@@ -46,6 +47,7 @@ class Services:
         report_failure: Told of every failed attempt; the only place that sees a failure's detail.
         headers: The headers of a 200; the receipt is None when a stream is committed.
         observe_gap: Told the seconds between two reads that moved a stream on.
+        loads: How routes fare, for the strategies that look at it.
     """
 
     upstream: Upstream
@@ -60,3 +62,4 @@ class Services:
     report_failure: Callable[[Exchange, Route, Failure], None]
     headers: Callable[[Exchange, Receipt | None], tuple[tuple[str, str], ...]]
     observe_gap: Callable[[float], None]
+    loads: LoadBoard = field(default_factory=LoadBoard)

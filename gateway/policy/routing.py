@@ -1,26 +1,213 @@
-"""Which routes can serve a call. Pure."""
+"""Which routes can serve a call, and in what order they are asked. Pure: loads, clock and chance are handed in."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import NamedTuple
+
+from msgspec import Raw, Struct
+
 from gateway.core.call import Call
-from gateway.core.catalog import Catalog, Key, Model, Route, allows
-from gateway.core.errors import MODEL_NOT_FOUND, GatewayError
+from gateway.core.catalog import HOMES, Catalog, Key, Model, Residency, Route, Strategy, allows, is_at_home
+from gateway.core.errors import (
+    CONTEXT_LENGTH_EXCEEDED,
+    INVALID_REQUEST,
+    MODEL_NOT_FOUND,
+    RESIDENCY_DENIED,
+    ErrorKind,
+    GatewayError,
+)
 from gateway.dialects.pairs import is_native
+from gateway.dialects.prompt import prompt_tokens
+from gateway.policy.loads import LoadBoard, Standing
+
+_NOTHING = (b"null", b"[]")
+_TOOLS = ("tools", "functions")  # the second is what OpenAI called the first before
+
+
+class Left(Struct, frozen=True, gc=False):
+    """
+    A route that is not asked, and why; the rest is what the client is told where no route is left.
+
+    The words only: an exception would hold the call by its traceback.
+    """
+
+    route: Route
+    why: str
+    kind: ErrorKind
+    message: str | None = None
+    param: str | None = None
+
+
+class Choice(Struct, frozen=True, gc=False):
+    """The routes that may serve a call, in fallback order, and those that may not."""
+
+    routes: tuple[Route, ...]
+    left: tuple[Left, ...] = ()
 
 
 def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, ...]]:
     """
-    The model *call* asks for and its routes in fallback order: those that speak the call's dialect come first, since
-    nothing is lost on them.
+    The model *call* asks for and the routes that may serve it, in fallback order.
 
     Raises:
         GatewayError: `model_not_found` when there is no such model, or when the key's tier does not include it: the two
-            read alike.
+            read alike. See `refusal` for when no route is left.
     """
-    model = catalog.models.get(call.slug)
+    model = find(catalog, key, call.slug)
+    choice = consider(model, key, call)
+    if not choice.routes:
+        raise refusal(choice)
+    return model, choice.routes
+
+
+def find(catalog: Catalog, key: Key, slug: str) -> Model:
+    """The model *slug*. Raises GatewayError when *key* has none of that name."""
+    model = catalog.models.get(slug)
     if model is None or not allows(key, model):
         raise GatewayError(MODEL_NOT_FOUND, param="model")
-    routes = model.routes
+    return model
+
+
+def consider(model: Model, key: Key, call: Call) -> Choice:
+    """
+    Every route of *model*, as taken or as left.
+
+    Those that speak the call's dialect come first, since nothing is lost on them. A route outside of the residency is
+    in no list that anybody could ask from: fallback and continuation fail closed.
+    """
+    routes: tuple[Route, ...] = model.routes
+    left: tuple[Left, ...] = ()
+    if model.is_picky or key.residency != "any":
+        routes, left = _sift(model, key, call)
     if len(routes) > 1:
         routes = tuple(sorted(routes, key=lambda route: not is_native(call, route)))
-    return model, routes
+    return Choice(routes, left)
+
+
+def refusal(choice: Choice) -> GatewayError:
+    """What the client is told when every route was left: what those cannot do that it may use, else that it may not."""
+    left = next((left for left in choice.left if left.kind is not RESIDENCY_DENIED), choice.left[0])
+    return GatewayError(left.kind, left.message, param=left.param)
+
+
+def _sift(model: Model, key: Key, call: Call) -> tuple[tuple[Route, ...], tuple[Left, ...]]:
+    taken: list[Route] = []
+    left: list[Left] = []
+    for route in model.routes:
+        found = _residency(route, key.residency, model.residency) or _tools(route, model, call)
+        if found is None:
+            taken.append(route)
+        else:
+            left.append(found)
+    short = _short(taken, model, call) if len(taken) > 1 else ()
+    kept = tuple(route for route in taken if all(one.route is not route for one in short))
+    return kept, (*left, *short)
+
+
+def _residency(route: Route, key: Residency, model: Residency) -> Left | None:
+    for whose, residency in (("key", key), ("model", model)):
+        if not is_at_home(route, residency):
+            region = route.provider.region.upper()
+            why = f"it computes in {region}, and the {whose} is {residency}: only {HOMES[residency]}"
+            return Left(route, why, RESIDENCY_DENIED)
+    return None
+
+
+def _tools(route: Route, model: Model, call: Call) -> Left | None:
+    if model.tools if route.tools is None else route.tools:
+        return None
+    for name in _TOOLS:
+        if bytes(call.fields.get(name, Raw(b"null"))) not in _NOTHING:
+            return Left(route, "it cannot call tools", INVALID_REQUEST, "This model cannot call tools.", name)
+    return None
+
+
+def _short(routes: list[Route], model: Model, call: Call) -> tuple[Left, ...]:
+    """
+    The routes whose context looks too small, as long as a longer one is left: our count is an estimate, so it may
+    prefer but not refuse. The tokens are counted only where the bytes alone do not settle it.
+    """
+    windows = {route.id: route.context_window or model.context_window for route in routes}
+    longest, smallest = max(windows.values()), min(windows.values())
+    size = sum(len(bytes(raw)) for raw in call.fields.values())
+    if longest == smallest or size <= smallest:  # a token is a byte at least
+        return ()
+    tokens = prompt_tokens(call)
+    if tokens <= smallest:
+        return ()
+    return tuple(
+        Left(route, f"some {tokens} tokens do not fit into {windows[route.id]}", CONTEXT_LENGTH_EXCEEDED)
+        for route in routes
+        if windows[route.id] < min(tokens, longest)
+    )
+
+
+# -- the order --
+
+
+class Sight(NamedTuple):
+    """What a strategy sees besides a route: how it fares with calls of this kind, the clock, and chance in [0, 1)."""
+
+    standing: Standing
+    stream: bool
+    now_s: float
+    spread: Callable[[], float]
+
+
+Rank = tuple[float, float]
+"""What routes are sorted by, the least first; equal ones stay in fallback order."""
+
+
+def rank(
+    model: Model, call: Call, routes: tuple[Route, ...], loads: LoadBoard, *, now_s: float, spread: Callable[[], float]
+) -> tuple[Route, ...]:  # fmt: skip
+    """
+    *routes*, which are in fallback order, in the order in which *model*'s strategy asks them.
+
+    Args:
+        now_s: Monotonic seconds.
+        spread: Random numbers in [0, 1).
+    """
+    order = _ORDERS[model.strategy]
+    ranks = {route.id: order(route, Sight(loads.of(route.id), call.stream, now_s, spread)) for route in routes}
+    return tuple(sorted(routes, key=lambda route: ranks[route.id]))
+
+
+def _as_written(route: Route, sight: Sight) -> Rank:
+    return 0.0, 0.0
+
+
+def _by_weight(route: Route, sight: Sight) -> Rank:
+    """
+    A draw without putting back, each with a chance by its weight: the one with the greatest u^(1/w) first, as
+    Efraimidis and Spirakis have shown (2006). So those asked after a failure have their shares too.
+    """
+    return (0.0, -(sight.spread() ** (1 / route.weight))) if route.weight else (1.0, 0.0)
+
+
+def _by_load(route: Route, sight: Sight) -> Rank:
+    """As if the call were there already: of two idle routes the one with more weight."""
+    return (0.0, (sight.standing.running + 1) / route.weight) if route.weight else (1.0, 0.0)
+
+
+def _by_pace(route: Route, sight: Sight) -> Rank:
+    """
+    The fastest first. A route of which nothing is known of late comes before them all, for one call at a time: so times
+    are learnt, and a route that hangs holds one call up, not everybody's.
+    """
+    pace = sight.standing.paces[sight.stream]
+    if not route.weight:
+        return 3.0, 0.0
+    if pace.is_fresh(sight.now_s):
+        return (1.0, pace.answer_s) if pace.answer_s is not None else (2.0, inf)  # it has just failed
+    return (2.0, pace.answer_s or inf) if sight.standing.running else (0.0, 0.0)
+
+
+_ORDERS: Mapping[Strategy, Callable[[Route, Sight], Rank]] = {
+    "fallback": _as_written,
+    "weighted": _by_weight,
+    "least_loaded": _by_load,
+    "lowest_latency": _by_pace,
+}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from gateway.core.catalog import Catalog, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import MEASURED, Catalog, Key, Model, Provider, Route, Tier
 from gateway.core.money import Price
 from gateway.providers.presets import Preset
 from gateway.settings.entries import KeyEntry, ModelEntry, PriceEntry, ProviderEntry, TierEntry
@@ -18,8 +18,17 @@ def build_catalog(settings: Settings, presets: Mapping[str, Preset]) -> Catalog:
         name: _provider(name, entry, presets[entry.preset], settings) for name, entry in settings.providers.items()
     }
     modes = settings.metering.mode_weight
+    measured = {
+        (route.provider, route.model)
+        for entry in settings.models.values()
+        if entry.strategy in MEASURED and len(entry.routes) > 1
+        for route in entry.routes
+    }
     return Catalog(
-        models={slug: _model(slug, entry, providers, settings) for slug, entry in settings.models.items()},
+        models={
+            slug: _model(slug, entry, _routes(entry, providers, measured), settings)
+            for slug, entry in settings.models.items()
+        },
         modes={
             "realtime": modes.realtime,
             "provider_cache": modes.provider_cache,
@@ -34,7 +43,8 @@ def build_keys(settings: Settings) -> dict[str, Key]:
     keys = {}
     for secret, entry in settings.keys.items():
         text = secret.reveal()
-        keys[text] = Key(key_id(text), entry.tenant, _tier(entry, settings.tiers[entry.tier]))
+        tier = _tier(entry, settings.tiers[entry.tier])
+        keys[text] = Key(key_id(text), entry.tenant, tier, entry.region_preference)
     return keys
 
 
@@ -61,17 +71,35 @@ def _provider(name: str, entry: ProviderEntry, preset: Preset, settings: Setting
     )
 
 
-def _model(slug: str, entry: ModelEntry, providers: Mapping[str, Provider], settings: Settings) -> Model:
+def _routes(
+    entry: ModelEntry, providers: Mapping[str, Provider], measured: Collection[tuple[str, str]]
+) -> tuple[Route, ...]:  # fmt: skip
+    return tuple(
+        Route(
+            providers[route.provider],
+            route.model,
+            weight=route.weight,
+            tools=route.tools,
+            context_window=route.context_window,
+            is_measured=(route.provider, route.model) in measured,
+        )
+        for route in entry.routes
+    )
+
+
+def _model(slug: str, entry: ModelEntry, routes: tuple[Route, ...], settings: Settings) -> Model:
     return Model(
         slug=slug,
         model_class=entry.model_class,
         weight=getattr(settings.metering.class_weight, entry.model_class),
         price=_price(entry.price),
-        routes=tuple(Route(providers[route.provider], route.model) for route in entry.routes),
+        routes=routes,
         context_window=entry.context_window,
         max_output_tokens=entry.max_output_tokens,
         input=entry.input,
         tools=entry.tools,
+        strategy=entry.strategy,
+        residency=entry.residency,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from gateway.core.catalog import ModelClass, ProviderType
+from gateway.core.catalog import ModelClass, ProviderType, Residency, Strategy
 from gateway.core.money import Weight, parse_price, parse_weight
 from gateway.settings import checks
 from gateway.settings.fields import DecimalText, Secret, decimal_text, setting
@@ -90,7 +90,11 @@ class ProviderEntry:
         None,
     )
     type: ProviderType | None = setting("What kind of provider it is; it decides the weight.", None)
-    region: str | None = setting("Where it computes, reported as provider_region.", None, check=checks.region)
+    region: str | None = setting(
+        "Where it computes, reported as provider_region. `SG` and `ID` are what residency goes by.",
+        None,
+        check=checks.region,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +135,19 @@ class PriceEntry:
 class RouteEntry:
     """One way to a model."""
 
-    LATER: ClassVar = {"weight": 1}
-
     provider: str = setting("Name of a provider in this file.")
     model: str = setting("The provider's own name of the model.", check=checks.provider_model)
+    weight: int = setting(
+        "Its share, for every strategy but `fallback`; a route with 0 is asked only when the others have failed.",
+        1,
+        bounds=(0, 1000),
+    )
+    tools: bool | None = setting("Whether the model can call tools here; as the model says by default.", None)
+    context_window: int | None = setting(
+        "Its context here, in tokens, where it is not the model's: a longer call goes to the other routes.",
+        None,
+        bounds=_TOKENS,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +160,8 @@ class ModelEntry:
     context_window: int = setting("Longest prompt and answer together, in tokens; shown, not checked.", bounds=_TOKENS)
     price: PriceEntry = setting('Its prices; an unknown price is never taken for 0, so write "0" for what is free.')
     routes: tuple[RouteEntry, ...] = setting(
-        "The providers that have it, in the order they are tried; those that speak the endpoint's dialect come first."
+        "The providers that have it, in the order they are tried, unless `strategy` says otherwise; those that speak "
+        "the endpoint's dialect come first."
     )
     max_output_tokens: int | None = setting(
         "Longest answer, in tokens; shown, and the most that a translated call asks for.", None, bounds=_TOKENS
@@ -155,7 +169,11 @@ class ModelEntry:
     input: tuple[Literal["text", "image", "audio", "file"], ...] = setting(
         "What a prompt may hold; shown, not checked.", ("text",), check=checks.some
     )
-    tools: bool = setting("Whether it can call tools; shown, not checked.", default=True)
+    tools: bool = setting("Whether it can call tools; a call with tools is refused otherwise.", default=True)
+    strategy: Strategy = setting("Which route is asked first; see [routing.md](routing.md).", "fallback")
+    residency: Residency = setting(
+        "Where it may be computed, whoever asks: routes to providers of other regions are never taken.", "any"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +191,7 @@ class TierEntry:
 class KeyEntry:
     """Who a key belongs to. Limits given here replace those of its tier."""
 
-    LATER: ClassVar = {"budget_usd": None, "policy": None, "prefer_batch": False, "region_preference": "any"}
+    LATER: ClassVar = {"budget_usd": None, "policy": None, "prefer_batch": False}
 
     tenant: str = setting("Who it belongs to.", check=checks.label)
     tier: str = setting('Name of a tier in this file, or "enterprise".')
@@ -181,6 +199,9 @@ class KeyEntry:
     inflight: int | None = setting("Requests at once, instead of the tier's.", None, bounds=_COUNT)
     classes: tuple[ModelClass, ...] | None = setting(
         "The model classes it may use, instead of the tier's.", None, check=checks.some
+    )
+    region_preference: Residency = setting(
+        "Where its calls may be computed: anywhere, or only at providers in Singapore or Indonesia.", "any"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.core.catalog import HOMES
 from gateway.providers.presets import Preset
 from gateway.settings.fields import shown, written
 from gateway.settings.reader import Reader, beneath, good, key_place
@@ -29,8 +30,9 @@ def check_relations(
     _exit(reader, good(scalars["server"]))
     for name, provider in tables["providers"].items():
         _provider(reader, beneath("providers", name), good(provider), presets)
+    regions = {name: _region(good(provider), presets) for name, provider in tables["providers"].items()}
     for slug, model in tables["models"].items():
-        _model(reader, beneath("models", slug), good(model), tables["providers"])
+        _model(reader, beneath("models", slug), good(model), regions)
     for number, key in enumerate(tables["keys"].values(), start=1):
         _key(reader, key_place(number), good(key), tables["tiers"])
 
@@ -57,8 +59,15 @@ def _provider(reader: Reader, place: str, provider: Mapping[str, Any], presets: 
         reader.problem(f"{place}.api_key", f"is missing; the preset {preset.name} needs api_key, such as {example}")
 
 
-def _model(reader: Reader, place: str, model: Mapping[str, Any], providers: Mapping[str, object]) -> None:
-    seen = set()
+def _region(provider: Mapping[str, Any], presets: Mapping[str, Preset]) -> str | None:
+    """Where a provider computes; None where that cannot be told for a problem of its own."""
+    preset = presets.get(provider.get("preset", ""))
+    own = provider.get("region", "")
+    return own.upper() if own else preset.region.upper() if own is None and preset is not None else None
+
+
+def _model(reader: Reader, place: str, model: Mapping[str, Any], regions: Mapping[str, str | None]) -> None:
+    providers, seen = regions, set()
     for number, route in enumerate(map(good, model.get("routes", ()))):
         here = f"{place}.routes[{number}]"
         if "provider" in route and route["provider"] not in providers:
@@ -69,9 +78,19 @@ def _model(reader: Reader, place: str, model: Mapping[str, Any], providers: Mapp
             if pair in seen:
                 reader.problem(here, "is the same route as one before it")
             seen.add(pair)
+    _residency(reader, place, model, regions)
     longest, window = model.get("max_output_tokens"), model.get("context_window")
     if longest is not None and window is not None and longest > window:
         reader.problem(f"{place}.max_output_tokens", f"{longest} is not at most context_window ({window})")
+
+
+def _residency(reader: Reader, place: str, model: Mapping[str, Any], regions: Mapping[str, str | None]) -> None:
+    """A model that may be computed nowhere is a mistake, not a restriction."""
+    residency = model.get("residency", "any")
+    home = HOMES[residency]
+    found = [regions.get(good(route).get("provider", "")) for route in model.get("routes", ())]
+    if home is not None and found and all(region not in (home, None) for region in found):
+        reader.problem(f"{place}.residency", f"{shown(residency)} leaves no route: none of its providers is in {home}")
 
 
 def _key(reader: Reader, place: str, key: Mapping[str, Any], tiers: Mapping[str, object]) -> None:

@@ -98,6 +98,27 @@ def test_catalog() -> None:
     assert weigh(1000, catalog.modes["cache_hit"]) == 0
 
 
+def test_routing() -> None:
+    """Strategy, weights and residency arrive; a route is measured where some model's strategy looks at it."""
+    document = changed("keys", "anm-sk-canary", "region_preference", to="sg_only")
+    document["providers"]["b"] = {"preset": "openai_compatible", "base_url": "http://10.0.0.5", "region": "sg"}
+    plain = document["models"]["gpt-4o"]
+    routes = [*plain["routes"], {"provider": "b", "model": "x", "weight": 0, "tools": False}]
+    document["models"]["balanced"] = plain | {"routes": routes, "strategy": "least_loaded", "residency": "sg_only"}
+    document["models"]["other"] = plain | {"routes": [{"provider": "b", "model": "y"}], "strategy": "lowest_latency"}
+
+    got = settings(document)
+
+    models = build_catalog(got, PRESETS).models
+    main, b = models["balanced"].routes
+    assert (models["balanced"].strategy, models["balanced"].residency) == ("least_loaded", "sg_only")
+    assert (main.weight, main.tools, b.weight, b.tools) == (1, None, 0, False)
+    assert (main.is_measured, b.is_measured) == (True, True)
+    assert models["gpt-4o"].routes[0].is_measured  # the same route
+    assert not models["other"].routes[0].is_measured  # there is nothing to choose
+    assert build_keys(got)["anm-sk-canary"].residency == "sg_only"
+
+
 def test_weights_can_be_changed_one_by_one() -> None:
     """A factor that is given replaces the default; the others stay."""
     document = changed("metering", to={"class_weight": {"mid": "3.5"}, "provider_weight": {"cloud_direct": "0.9"}})
@@ -204,10 +225,8 @@ def test_later_versions_are_not_pretended(path: tuple[str, ...], value: object, 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("keys", "anm-sk-canary", "region_preference"), "any"),
         (("keys", "anm-sk-canary", "prefer_batch"), False),
         (("providers", "main", "on_cancel"), "abort"),
-        (("models", "gpt-4o", "routes", 0, "weight"), 1),
     ],
 )
 def test_what_this_version_does_anyway_may_be_said(path: tuple[str | int, ...], value: object) -> None:
@@ -218,11 +237,14 @@ def test_what_this_version_does_anyway_may_be_said(path: tuple[str | int, ...], 
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        (("keys", "anm-sk-canary", "region_preference"), "id_only", 'later version; in this one: only "any"'),
+        (("keys", "anm-sk-canary", "region_preference"), "id", '"id" is not one of "any", "sg_only", "id_only"'),
+        (("models", "gpt-4o", "residency"), "id_only", "leaves no route: none of its providers is in ID"),
+        (("models", "gpt-4o", "strategy"), "random", '"random" is not one of "fallback"'),
         (("keys", "anm-sk-canary", "prefer_batch"), True, "true is for a later version; in this one: only false"),
         (("keys", "anm-sk-canary", "prefer_batch"), 0, "0 is for a later version; in this one: only false"),
         (("providers", "main", "on_cancel"), "drain", '"drain" is for a later version; in this one: only "abort"'),
-        (("models", "gpt-4o", "routes", 0, "weight"), 2, "2 is for a later version; in this one: only 1"),
+        (("models", "gpt-4o", "routes", 0, "weight"), 1001, "1001 is not within 0 to 1000"),
+        (("models", "gpt-4o", "routes", 0, "weight"), 0.5, "0.5 is not a whole number"),
         (("models", "gpt-4o", "routes", 0, "provider"), "other", 'there is no provider "other"; there are: main'),
         (("models", "gpt-4o", "routes"), [], "must be a list of at least one table"),
         (("models", "gpt-4o", "routes"), "main/gpt-4o", "must be a list of at least one table"),

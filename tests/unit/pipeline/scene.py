@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, Key, Mode, Model, Provider, Route, Tier
+from gateway.core.catalog import Catalog, Key, Mode, Model, Provider, Route, Strategy, Tier
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price, Weight
@@ -51,16 +52,18 @@ async def at(second: float) -> None:
 
 def route(name: str) -> Route:
     """A route whose provider lives at `<name>.test`."""
-    return Route(Provider(name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE), "m")
+    provider = Provider(name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE)
+    return Route(provider, "m", is_measured=True)
 
 
 def call(stream: bool) -> Call:
     return CLIENT_DIALECTS["openai_chat"].read_call(BODY % (b"true" if stream else b"false"), CallOptions(), ())
 
 
-def catalog(*routes: Route) -> Catalog:
+def catalog(*routes: Route, strategy: Strategy = "fallback") -> Catalog:
     """One model `m`; a token costs one USD per million."""
-    model = Model("m", "mid", ONE, Price(10**6, 10**6, 10**6, 10**6), routes, context_window=1000)
+    price = Price(10**6, 10**6, 10**6, 10**6)
+    model = Model("m", "mid", ONE, price, routes, context_window=1000, strategy=strategy)
     return Catalog({"m": model}, MODES)
 
 
@@ -84,6 +87,7 @@ class Scene:
         deadlines: Deadlines | None = None,
         breaker: BreakerRules | None = None,
         before: tuple[Stage, ...] = (),
+        strategy: Strategy = "fallback",
     ) -> None:
         self.upstream = ScriptedUpstream(*plays)
         self.sink = ScriptedSink()
@@ -100,8 +104,8 @@ class Scene:
             key=Key("key_1", "acme", Tier("pro")),
             started_s=START_S,
         )
-        stages = (*before, Choose(catalog(*map(route, routes))))
-        self._pipeline = Pipeline(stages, self.services, self.running)
+        self._stages = (*before, Choose(catalog(*map(route, routes), strategy=strategy)))
+        self._pipeline = Pipeline(self._stages, self.services, self.running)
         self._task: asyncio.Task[Answer | None] | None = None
 
     def _services(self, deadlines: Deadlines) -> Services:
@@ -124,6 +128,11 @@ class Scene:
     def _report(self, exchange: Exchange, where: Route, failure: Failure) -> None:
         self.failures.append((where.provider.name, failure.reason))
 
+    def share_loads(self, other: Scene) -> None:
+        """Both exchanges are of one process."""
+        self.services = replace(self.services, loads=other.services.loads)
+        self._pipeline = Pipeline(self._stages, self.services, self.running)
+
     def begin(self) -> None:
         """The request comes now, not at second 0."""
         self.exchange.started_s = virtual_loop().time()
@@ -144,8 +153,8 @@ class Scene:
         for watch in self.running:
             watch.interrupt(failure)
 
-    async def end(self) -> str:
-        """Wait for the end and see that nothing is left behind; the outcome."""
+    async def end(self, *, alone: bool = True) -> str:
+        """Wait for the end and see that nothing is left behind, unless others still run; the outcome."""
         task = self._task or self.start()
         try:
             await task
@@ -154,7 +163,8 @@ class Scene:
         for _ in range(TURNS):
             await asyncio.sleep(0)
         assert (self.upstream.unclosed, self.running) == ([], set())
-        assert virtual_loop().waiting_for(Watch) == []
+        assert not alone or all(not self.running_on(asked.host) for asked in self.upstream.asked)
+        assert virtual_loop().waiting_for(Watch) == [] or not alone
         return self.receipt.outcome
 
     @property
@@ -183,6 +193,10 @@ class Scene:
     def attempts(self) -> list[tuple[str, str]]:
         """The attempts of the receipt, as (route, result)."""
         return [(provider, result) for provider, _, result in self.receipt.attempts]
+
+    def running_on(self, name: str) -> int:
+        """How many attempts at route *name* are counted as under way."""
+        return self.services.loads.of(route(name).id).running
 
     def breaker(self, name: str) -> Breaker:
         return self.board.of(route(name).id)[0]
