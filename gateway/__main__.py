@@ -26,7 +26,7 @@ from msgspec import Raw
 
 from gateway.app import BACKLOG, App
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import DialectName, Key, Tier
+from gateway.core.catalog import ClientDialectName, Key, Tier
 from gateway.core.errors import GatewayError
 from gateway.core.money import format_usd
 from gateway.demo import banner, provider_process
@@ -76,7 +76,7 @@ def _config_path(_context: click.Context, _parameter: click.Parameter, given: st
 
 
 CONFIG_FILE = "gateway.toml"
-_DIALECTS: dict[str, DialectName] = {"chat": "openai_chat", "messages": "anthropic_messages"}
+_DIALECTS: dict[str, ClientDialectName] = {"chat": "openai_chat", "messages": "anthropic_messages"}
 _config = click.option(
     "--config",
     type=click.Path(dir_okay=False),

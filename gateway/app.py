@@ -28,6 +28,7 @@ from gateway.http.server import GatewayServer, ServerLimits
 from gateway.http.turnstile import Turnstile
 from gateway.metrics import CONTENT_TYPE as METRICS_TYPE
 from gateway.metrics import MetricsRecorder
+from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stages.admit import Admit
@@ -117,6 +118,7 @@ class App:
         self._running: set[Watch] = set()
         self._board = BreakerBoard(_breaker_rules(settings), _budget_rules(settings), self._route_changed)
         self._loads = LoadBoard()
+        self._drains = Drains(Tasks(self._report_crash))
         self._upstream = AiohttpUpstream(_upstream_limits(settings), self._tasks)
         self._stores = open_stores(build_keys(settings), clock_s=time.monotonic, workers=settings.server.workers)
         new_request_id = RequestIds().new
@@ -205,13 +207,15 @@ class App:
         loop, times = asyncio.get_running_loop(), self._settings.server
         end_s = loop.time() + times.drain_s
         self._handler.draining = True
-        self._telemetry.log.info(events.SERVER_DRAINING, active=self._handler.active)
+        self._telemetry.log.info(events.SERVER_DRAINING, active=self._handler.active + len(self._drains))
         await asyncio.sleep(min(times.accept_s, times.drain_s))
         for server in servers:
             server.close()
         self._handler.refuse_uploads()
         self._server.pre_shutdown()
-        if not await self._idle(end_s - loop.time()):
+        is_idle = await self._idle(end_s - loop.time())
+        await self._drains.close(end_s - loop.time())
+        if not is_idle:
             for watch in tuple(self._running):
                 watch.interrupt(SHUTDOWN)
             await self._idle(FAREWELL_S)
@@ -269,6 +273,7 @@ class App:
             headers=lambda exchange, receipt: success_headers(exchange, receipt, constant),
             observe_gap=self._metrics.observe_gap,
             loads=self._loads,
+            drains=self._drains,
         )
 
     def _route_changed(self, route_id: str, state: State) -> None:

@@ -15,6 +15,7 @@ DialectName = Literal[ClientDialectName, "gemini_content"]  # providers speak mo
 Mode = Literal["realtime", "provider_cache", "batch", "cache_hit"]
 Strategy = Literal["fallback", "weighted", "least_loaded", "lowest_latency"]
 Residency = Literal["any", "sg_only", "id_only"]
+OnCancel = Literal["abort", "drain"]
 
 # Where a provider has to compute; None is anywhere. By a provider's region alone: the gateway's own does not matter.
 HOMES: Mapping[Residency, str | None] = {"any": None, "sg_only": "SG", "id_only": "ID"}
@@ -28,6 +29,14 @@ class Path(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """How far an answer is read on whose client has left: *max_s* seconds, or *max_tokens* more tokens of a stream."""
+
+    max_s: float
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Provider:
     """One upstream account: where it is, how to speak to it, and the credential header it wants.
 
@@ -36,6 +45,7 @@ class Provider:
             out of `repr`.
         path: What follows the base URL; None where it is the dialect's.
         omits: Members of a body that are never sent there: its API refuses them, and does unasked what they ask for.
+        drain: What is read on after a client has left, so that it can be metered; None closes at once.
     """
 
     name: str
@@ -47,6 +57,7 @@ class Provider:
     secret: tuple[str, str] | None = field(default=None, repr=False)
     path: Path | None = field(default=None, repr=False)
     omits: frozenset[str] = frozenset()
+    drain: Drain | None = None
 
 
 @dataclass(frozen=True, slots=True)

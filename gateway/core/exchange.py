@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from gateway.core.call import ALL_PARAMS, Call, Params
-from gateway.core.catalog import Key, Model, Route
+from gateway.core.catalog import Key, Model, OnCancel, Route
 from gateway.core.errors import Failure
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
@@ -55,6 +55,7 @@ class Exchange(Struct):
         committed_s: The client's status and headers were settled.
         first_token_s: The first piece of the answer's content was here.
         gone_s: The client was seen to be gone, or to take nothing any more.
+        on_cancel: What became of the provider's answer then.
     """
 
     request_id: str
@@ -80,3 +81,4 @@ class Exchange(Struct):
     committed_s: float | None = None
     first_token_s: float | None = None
     gone_s: float | None = None
+    on_cancel: OnCancel | None = None

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.core.call import Params
-from gateway.core.catalog import Mode, Provider
+from gateway.core.catalog import Mode, OnCancel, Provider
 from gateway.core.exchange import AttemptResult, Exchange, Outcome
 from gateway.core.money import Weight, format_usd, weigh
 from gateway.core.usage import NO_USAGE, Basis, Usage
@@ -29,6 +29,8 @@ class Receipt(Struct, frozen=True, gc=False):
 
     Attributes:
         attempts: Each one's provider, the model's name there, and how it ended.
+        on_cancel: Whether the provider was left with the client or read on; None where no client left a provider.
+        cancel_ms: How long the provider was kept after the client had left, where it was to be left.
         user: Who the caller says it acts for. Like `session_id` and `agent_id` of its own choice, cleaned and bounded.
     """
 
@@ -64,6 +66,7 @@ class Receipt(Struct, frozen=True, gc=False):
     total_ms: float
     overhead_ms: float
     cancel_ms: float | None
+    on_cancel: OnCancel | None = None
 
     @property
     def cost_usd(self) -> str:
@@ -149,6 +152,7 @@ class Row(Struct, frozen=True, gc=False):
     total_ms: float
     overhead_ms: float
     cancel_ms: float | None
+    on_cancel: OnCancel | None
     session_id: str | None
     agent_id: str | None
     user: str | None
@@ -187,6 +191,7 @@ def row_of(receipt: Receipt) -> Row:
         total_ms=receipt.total_ms,
         overhead_ms=receipt.overhead_ms,
         cancel_ms=receipt.cancel_ms,
+        on_cancel=receipt.on_cancel,
         session_id=receipt.session_id,
         agent_id=receipt.agent_id,
         user=receipt.user,
@@ -241,7 +246,8 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, tariff: Tarif
         ttft_ms=_ms(exchange.started_s, exchange.first_token_s),
         total_ms=_ms(exchange.started_s, now_s) or 0.0,
         overhead_ms=_overhead_ms(exchange, now_s),
-        cancel_ms=_ms(exchange.gone_s, now_s),
+        cancel_ms=_ms(exchange.gone_s, now_s) if exchange.on_cancel != "drain" else None,
+        on_cancel=exchange.on_cancel or ("abort" if outcome == "cancelled" and exchange.attempts else None),
     )
 
 

@@ -53,7 +53,7 @@ class AnthropicLane(PassthroughLane):
         """The provider's count where it gave one, ours for the rest."""
         reader, said = self._reader, self._said()
         final = self.complete and self._told and bool(said or not self._tally.deltas)
-        output = said if final else self._completion_tokens()
+        output = said if final else self.received_tokens()
         usage = reader.usage(0 if reader.has_prompt else prompt_tokens(self.journey.call), output)
         if final and reader.has_prompt:
             return usage, "provider_final"
@@ -61,7 +61,7 @@ class AnthropicLane(PassthroughLane):
             return usage, "received"
         return usage, "estimated"
 
-    def _completion_tokens(self) -> int:
+    def received_tokens(self) -> int:
         """Tokens of the answer so far."""
         return max(self._said(), self._tally.tokens())
 

@@ -95,6 +95,9 @@ class Lane(Protocol):
     def measure(self) -> tuple[Usage, Basis]:
         """What was used, by the provider's own count where there is one and by ours where not."""
 
+    def received_tokens(self) -> int:
+        """Tokens of the answer so far, by whichever count has more. Cheaper than `measure`: no prompt is counted."""
+
 
 class Completion(Protocol):
     """A whole JSON answer of an upstream."""

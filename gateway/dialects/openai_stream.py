@@ -86,7 +86,7 @@ class OpenAIChatLane(PassthroughLane):
         usage = merge(
             reader.usage,
             prompt_tokens=None if reader.has_prompt else prompt_tokens(self.journey.call),
-            completion_tokens=None if final else self._completion_tokens(),
+            completion_tokens=None if final else self.received_tokens(),
         )
         if final and reader.has_prompt:
             return usage, "provider_final"
@@ -94,7 +94,7 @@ class OpenAIChatLane(PassthroughLane):
             return usage, "received"
         return usage, "estimated"
 
-    def _completion_tokens(self) -> int:
+    def received_tokens(self) -> int:
         """Tokens of the answer so far."""
         return max(self._reader.usage.completion_tokens, self._tally.tokens())
 

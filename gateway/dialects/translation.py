@@ -92,6 +92,10 @@ class TranslationLane(EventLane):
         usage, basis = self._lane.measure()
         return self._counts.complete(usage), basis
 
+    def received_tokens(self) -> int:
+        """Tokens of the answer so far."""
+        return self._lane.received_tokens()
+
     def _run(self, events: list[Event]) -> bytes:
         if self.failure is not None:
             return b""

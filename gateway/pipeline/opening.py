@@ -60,6 +60,7 @@ class Opening:
     def failed(self, failure: Failure) -> None:
         """The running attempt, or the one that had begun well, ended in *failure*: books, breaker and log."""
         now_s = self._watch.now_s()
+        self._watch.attempt = None
         attempt, permit = self._exchange.attempts[-1], self._permit
         attempt.result, attempt.failure, attempt.ended_s = "failed", failure, now_s
         if self._load is not None:
@@ -104,6 +105,11 @@ class Opening:
         if self._load is not None:
             self._load.release()
             self._load = None
+
+    def take_load(self) -> Load | None:
+        """What counts the running attempt, for whoever reads it on."""
+        load, self._load = self._load, None
+        return load
 
     def _rank(self) -> None:
         """
@@ -188,7 +194,8 @@ class Opening:
                 raise
             attempt.result, attempt.ended_s = "cancelled", now_s()
             self._abandon()
-            self.release()
+            if not self._watch.outlives:
+                self.release()
             raise
         attempt.result = "ok"
         if self._load is not None:
@@ -208,7 +215,7 @@ class Opening:
 
     async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange, services = self._exchange, self._services
-        attempt = exchange.attempts[-1]
+        attempt = self._watch.attempt = exchange.attempts[-1]
 
         def on_sent() -> None:
             attempt.was_sent = True
@@ -216,11 +223,16 @@ class Opening:
         answer = await self._watch.ask(self._take_request(), on_sent)
         try:
             if answer.status != 200:
+                self._watch.attempt = None  # there is no answer to be read on
                 raise UpstreamFailed(await self._read_failure(answer))
             epoch_s = int(services.clock.epoch_s())
             return await accept(
                 answer, Journey(exchange.call, step.route, exchange.request_id, epoch_s, services.lanes)
             )
+        except asyncio.CancelledError:
+            if not self._watch.outlives:
+                answer.close()
+            raise
         except BaseException:
             answer.close()
             raise

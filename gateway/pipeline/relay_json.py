@@ -9,14 +9,13 @@ from gateway.core.errors import UpstreamFailed
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.dialects.base import Completion, Journey
-from gateway.dialects.failures import malformed
 from gateway.dialects.pairs import read_completion
+from gateway.pipeline.body import Body
+from gateway.pipeline.draining import DrainedBody
 from gateway.pipeline.opening import Opening, charge_prompt
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement
 from gateway.pipeline.watch import JsonWatch
-
-MAX_BODY_BYTES = 64 * 1024 * 1024  # images in an answer are tens of megabytes at the most; more is an attack
 
 
 class JsonRelay:
@@ -28,6 +27,7 @@ class JsonRelay:
         self._settlement = settlement
         self.watch = JsonWatch(services, sink, exchange.started_s)
         self._opening = Opening(exchange, self.watch)
+        self._body: Body | None = None  # of the running attempt, once its head is here
 
     async def run(self) -> Answer:
         """
@@ -41,8 +41,11 @@ class JsonRelay:
             completion = await self.watch.until(partial(self._opening.run, self._accept))
         except asyncio.CancelledError:
             exchange.gone_s = self.watch.gone_s or self._services.clock.monotonic_s()
-            charge_prompt(exchange)
-            self._settlement.settle("cancelled")
+            if self.watch.outlives:
+                self._read_on()
+            else:
+                charge_prompt(exchange)
+                self._settlement.settle("cancelled")
             raise
         except UpstreamFailed as exc:
             exchange.failure = exc.failure
@@ -58,21 +61,20 @@ class JsonRelay:
 
     async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> Completion:
         """Read the whole body. Raises UpstreamFailed when it is cut, too long or no completion."""
-        body = await _read_all(answer)
-        self._exchange.answered_s = self._services.clock.monotonic_s()
-        completion = read_completion(body, journey)
+        self._body = Body(answer)
+        try:
+            body = await self._body.read()
+            self._exchange.answered_s = self._services.clock.monotonic_s()
+            completion = read_completion(body, journey)
+        except UpstreamFailed:
+            self._body = None
+            raise
         answer.release()
         return completion
 
-
-async def _read_all(answer: UpstreamAnswer) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while data := await answer.read():
-        parts.append(data)
-        size += len(data)
-        if size > MAX_BODY_BYTES:
-            raise UpstreamFailed(malformed("body longer than the limit"))
-        if answer.ended:
-            break
-    return b"".join(parts)
+    def _read_on(self) -> None:
+        """The client is gone, and its provider is to be read on without it."""
+        asking, load = self.watch.take(), self._opening.take_load()
+        reading = DrainedBody(self._exchange, self._services, self._settlement, asking, load)
+        reading.body = self._body
+        reading.start(self._services.drains)

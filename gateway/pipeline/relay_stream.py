@@ -13,6 +13,7 @@ from gateway.core.receipt import Receipt
 from gateway.dialects.base import Journey, Lane
 from gateway.dialects.failures import in_band_failure
 from gateway.dialects.pairs import open_lane
+from gateway.pipeline.draining import DrainedStream
 from gateway.pipeline.opening import Opening, charge_prompt
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement
@@ -39,6 +40,7 @@ class StreamRelay:
         self._sink = sink
         self._settlement = settlement
         self._flow: _Flow | None = None
+        self._opened: tuple[UpstreamAnswer, Lane] | None = None  # of the running attempt, once its head is here
         self._patience_s = services.deadlines.write_stall_s
         self.watch = StreamWatch(services, exchange, sink)
         self._opening = Opening(exchange, self.watch)
@@ -61,6 +63,8 @@ class StreamRelay:
                 return
             await self._relay(flow)
         except (asyncio.CancelledError, ConnectionError, ClientStalled) as exc:
+            if not isinstance(exc, asyncio.CancelledError):
+                self.watch.client_left()
             self._cancelled()
             if isinstance(exc, asyncio.CancelledError):
                 raise
@@ -83,9 +87,17 @@ class StreamRelay:
 
     async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> _Flow:
         """Read *answer* up to its first good frame. Raises UpstreamFailed when there is none."""
+        lane = open_lane(journey)
+        self._opened = answer, lane
+        try:
+            return await self._first(answer, lane)
+        except UpstreamFailed:
+            self._opened = None
+            raise
+
+    async def _first(self, answer: UpstreamAnswer, lane: Lane) -> _Flow:
         if "json" in answer.headers.get("Content-Type", ""):
             raise UpstreamFailed(in_band_failure(await self.watch.until(answer.read)))
-        lane = open_lane(journey)
         first = b""
         while not first and not lane.started:
             data = await self.watch.until(answer.read)
@@ -162,6 +174,9 @@ class StreamRelay:
         if self._settlement.is_settled:
             return  # it left at the last words
         exchange.gone_s = self.watch.gone_s or self._services.clock.monotonic_s()
+        if self.watch.outlives and not (flow is not None and flow.lane.complete):
+            self._read_on()
+            return
         if flow is None:
             charge_prompt(exchange)
             self._settlement.settle("cancelled")
@@ -172,6 +187,15 @@ class StreamRelay:
             return
         exchange.attempts[-1].result = "cancelled"
         self._settle("cancelled", flow.lane)
+
+    def _read_on(self) -> None:
+        """The client is gone, and its provider is to be read on without it."""
+        services, flow = self._services, self._flow
+        asking, load = self.watch.take(), self._opening.take_load()
+        reading = DrainedStream(self._exchange, services, self._settlement, asking, load)
+        reading.opened = (flow.answer, flow.lane) if flow is not None else self._opened
+        self._flow = None
+        reading.start(services.drains)
 
     def _settle(self, outcome: Outcome, lane: Lane) -> Receipt:
         exchange = self._exchange

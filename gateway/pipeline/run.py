@@ -53,7 +53,8 @@ class Pipeline:
             self._refuse(exchange, settlement, refusal.kind)
             raise refusal from exc
         except asyncio.CancelledError:
-            settlement.settle("cancelled")
+            if not settlement.is_deferred:
+                settlement.settle("cancelled")
             raise
         except BaseException:
             self._refuse(exchange, settlement, INTERNAL_ERROR)

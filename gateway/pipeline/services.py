@@ -11,6 +11,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.ports import Ledger, Upstream
 from gateway.core.receipt import Receipt, Tariff
 from gateway.dialects.base import ClientDialect, LaneRules
+from gateway.pipeline.drains import Drains
 from gateway.policy.breaker import BreakerBoard
 from gateway.policy.loads import LoadBoard
 from gateway.policy.retry import RetryRules
@@ -48,6 +49,7 @@ class Services:
         headers: The headers of a 200; the receipt is None when a stream is committed.
         observe_gap: Told the seconds between two reads that moved a stream on.
         loads: How routes fare, for the strategies that look at it.
+        drains: Who reads on what clients have left behind; None leaves every provider with its client.
     """
 
     upstream: Upstream
@@ -63,3 +65,4 @@ class Services:
     headers: Callable[[Exchange, Receipt | None], tuple[tuple[str, str], ...]]
     observe_gap: Callable[[float], None]
     loads: LoadBoard = field(default_factory=LoadBoard)
+    drains: Drains | None = None

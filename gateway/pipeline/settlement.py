@@ -20,6 +20,7 @@ class Settlement:
         self._services = services
         self._admitted: list[Stage] = []
         self._receipt: Receipt | None = None
+        self.is_deferred = False  # whoever reads the answer on will settle, not those whose task ends meanwhile
 
     @property
     def is_settled(self) -> bool:

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import NON_STREAM_TIMEOUT, Failure, UpstreamFailed
-from gateway.core.ports import Sink, UpstreamAnswer
+from gateway.core.exchange import Attempt
+from gateway.core.ports import Asking, Sink, UpstreamAnswer
 from gateway.pipeline.services import Services
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ class Watch(ABC):
         last_start_s: Monotonic seconds from which on no further attempt may start.
         expired: The failure when `deadline_s` has passed.
         gone_s: Monotonic seconds when the client was seen to leave; None while it has not been, or nothing was asked.
+        attempt: The attempt under way whose provider may be read on without the client; None while there is none.
+        outlives: Whether it is to be: the client has left, and its asking is still open.
     """
 
     def __init__(self, services: Services, sink: Sink, deadline_s: float, expired: Failure) -> None:
@@ -37,6 +40,9 @@ class Watch(ABC):
         self.deadline_s = self.last_start_s = deadline_s
         self.expired = expired
         self.gone_s: float | None = None
+        self.attempt: Attempt | None = None
+        self.outlives = False
+        self._asking: Asking | None = None  # the newest
         self.now_s = services.clock.monotonic_s
         self._interruption: Failure | None = None
         self._task: asyncio.Task[object] | None = None  # set while a step may be cut short
@@ -55,24 +61,45 @@ class Watch(ABC):
         Send *request* and wait for the head of the answer.
 
         Should the client leave, here or later, the connection is closed before anything else is done: under load some
-        turns of the loop may lie between that moment and the one in which the exchange's own task is told.
+        turns of the loop may lie between that moment and the one in which the exchange's own task is told. A provider
+        that is to be read on keeps its connection; whoever ends the exchange takes it, or `close` closes it.
 
         Raises:
             UpstreamFailed: None came, or not in time.
         """
-        asking = self.services.upstream.ask(request, on_sent)
+        asking = self._asking = self.services.upstream.ask(request, on_sent)
         del request  # the caller has not kept it either
 
         def leave() -> None:
-            self.gone_s = self.now_s()
-            asking.close()
+            self.client_left()
+            if not self.outlives:
+                asking.close()
 
         self.sink.on_leave(leave)
         try:
             return await self.step(asking.answer)
+        except asyncio.CancelledError:
+            if not self.outlives:
+                asking.close()
+            raise
         except BaseException:
             asking.close()
             raise
+
+    def client_left(self) -> None:
+        """The client is gone: decide what becomes of the provider. The first call counts."""
+        if self.gone_s is not None:
+            return
+        self.gone_s = self.now_s()
+        attempt, drains = self.attempt, self.services.drains
+        if attempt is not None and attempt.was_sent and attempt.route.provider.drain is not None:
+            self.outlives = drains is not None and drains.has_room
+
+    def take(self) -> Asking:
+        """The asking of an attempt that outlives its client, for whoever reads it on."""
+        asking, self._asking = self._asking, None
+        assert asking is not None
+        return asking
 
     async def until(self, step: Callable[[], Awaitable[T]]) -> T:
         """
@@ -105,7 +132,10 @@ class Watch(ABC):
                 self._is_cut = False
 
     def close(self) -> None:
-        """The exchange is over: no more wake-ups."""
+        """The exchange is over: no more wake-ups, and nothing is left open for readers that never came."""
+        if self.outlives and self._asking is not None:
+            self._asking.close()
+        self._asking = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

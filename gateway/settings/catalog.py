@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 
-from gateway.core.catalog import MEASURED, Catalog, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import MEASURED, Catalog, Drain, Key, Model, Provider, Route, Tier
 from gateway.core.money import Price
 from gateway.providers.presets import Preset
 from gateway.settings.entries import KeyEntry, ModelEntry, PriceEntry, ProviderEntry, TierEntry
@@ -68,6 +68,7 @@ def _provider(name: str, entry: ProviderEntry, preset: Preset, settings: Setting
         secret=preset.auth(entry.api_key.reveal()) if entry.api_key else None,
         path=preset.path,
         omits=preset.omits,
+        drain=Drain(entry.drain_max_s, entry.drain_max_tokens) if entry.on_cancel == "drain" else None,
     )
 
 

@@ -75,7 +75,7 @@ class MeteringSettings:
 class ProviderEntry:
     """An upstream account. None stands for the preset's own value."""
 
-    LATER: ClassVar = {"aws_region": None, "on_cancel": "abort"}
+    LATER: ClassVar = {"aws_region": None}
 
     preset: str = setting("The vendor: a name from the list of presets.")
     base_url: str | None = setting(
@@ -95,6 +95,15 @@ class ProviderEntry:
         None,
         check=checks.region,
     )
+    on_cancel: Literal["abort", "drain"] = setting(
+        "When a client leaves: `abort` closes the connection to the provider at once; `drain` reads the answer to its "
+        "end, so that what the provider bills all the same is counted; see [routing.md](routing.md).",
+        "abort",
+    )
+    drain_max_s: float = setting(
+        "With `drain`: seconds at most, from the client's leaving on.", 30.0, bounds=(0.1, 600)
+    )
+    drain_max_tokens: int = setting("With `drain`: further tokens of a stream at most.", 4096, bounds=_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.catalog import Tier, allows
+from gateway.core.catalog import Drain, Tier, allows
 from gateway.core.money import Price, parse_weight, weigh
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys, from_document, load
@@ -102,6 +102,7 @@ def test_routing() -> None:
     """Strategy, weights and residency arrive; a route is measured where some model's strategy looks at it."""
     document = changed("keys", "anm-sk-canary", "region_preference", to="sg_only")
     document["providers"]["b"] = {"preset": "openai_compatible", "base_url": "http://10.0.0.5", "region": "sg"}
+    document["providers"]["b"] |= {"on_cancel": "drain", "drain_max_s": 5, "drain_max_tokens": 100}
     plain = document["models"]["gpt-4o"]
     routes = [*plain["routes"], {"provider": "b", "model": "x", "weight": 0, "tools": False}]
     document["models"]["balanced"] = plain | {"routes": routes, "strategy": "least_loaded", "residency": "sg_only"}
@@ -116,6 +117,7 @@ def test_routing() -> None:
     assert (main.is_measured, b.is_measured) == (True, True)
     assert models["gpt-4o"].routes[0].is_measured  # the same route
     assert not models["other"].routes[0].is_measured  # there is nothing to choose
+    assert (main.provider.drain, b.provider.drain) == (None, Drain(5, 100))
     assert build_keys(got)["anm-sk-canary"].residency == "sg_only"
 
 
@@ -226,7 +228,6 @@ def test_later_versions_are_not_pretended(path: tuple[str, ...], value: object, 
     ("path", "value"),
     [
         (("keys", "anm-sk-canary", "prefer_batch"), False),
-        (("providers", "main", "on_cancel"), "abort"),
     ],
 )
 def test_what_this_version_does_anyway_may_be_said(path: tuple[str | int, ...], value: object) -> None:
@@ -242,7 +243,8 @@ def test_what_this_version_does_anyway_may_be_said(path: tuple[str | int, ...], 
         (("models", "gpt-4o", "strategy"), "random", '"random" is not one of "fallback"'),
         (("keys", "anm-sk-canary", "prefer_batch"), True, "true is for a later version; in this one: only false"),
         (("keys", "anm-sk-canary", "prefer_batch"), 0, "0 is for a later version; in this one: only false"),
-        (("providers", "main", "on_cancel"), "drain", '"drain" is for a later version; in this one: only "abort"'),
+        (("providers", "main", "on_cancel"), "wait", '"wait" is not one of "abort", "drain"'),
+        (("providers", "main", "drain_max_s"), 0, "0 is not within 0.1 to 600"),
         (("models", "gpt-4o", "routes", 0, "weight"), 1001, "1001 is not within 0 to 1000"),
         (("models", "gpt-4o", "routes", 0, "weight"), 0.5, "0.5 is not a whole number"),
         (("models", "gpt-4o", "routes", 0, "provider"), "other", 'there is no provider "other"; there are: main'),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from gateway.aio import Tasks
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, Key, Mode, Model, Provider, Route, Strategy, Tier
+from gateway.core.catalog import Catalog, Drain, Key, Mode, Model, Provider, Route, Strategy, Tier
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price, Weight
 from gateway.core.receipt import Receipt, Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.registry import CLIENT_DIALECTS
+from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stage import Stage
@@ -29,6 +31,7 @@ EPOCH_S = 1_700_000_000.0
 RETRY = RetryRules(base_s=0.25, wait_max_s=5.0)
 ONE = Weight(1, 1)
 MODES: dict[Mode, Weight] = {"realtime": ONE, "provider_cache": ONE}
+LONG_S = 10_000.0  # longer than anything that is read on
 TURNS = 3  # of the loop, in which a task that was cancelled is gone and those who wait for it know
 BODY = b'{"model":"m","stream":%b,"messages":[{"role":"user","content":"Hello there"}]}'
 
@@ -50,9 +53,9 @@ async def at(second: float) -> None:
     await asyncio.sleep(second - elapsed_s())
 
 
-def route(name: str) -> Route:
+def route(name: str, drain: Drain | None = None) -> Route:
     """A route whose provider lives at `<name>.test`."""
-    provider = Provider(name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE)
+    provider = Provider(name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE, drain=drain)
     return Route(provider, "m", is_measured=True)
 
 
@@ -88,12 +91,16 @@ class Scene:
         breaker: BreakerRules | None = None,
         before: tuple[Stage, ...] = (),
         strategy: Strategy = "fallback",
+        drain: Drain | None = None,
     ) -> None:
         self.upstream = ScriptedUpstream(*plays)
         self.sink = ScriptedSink()
         self.failures: list[tuple[str, str]] = []
         self.board = BreakerBoard(breaker or BreakerRules(), BudgetRules())
         self.running: set[Watch] = set()
+        self.crashes: list[BaseException] = []
+        self._house = Tasks(lambda _, exc: self.crashes.append(exc))
+        self.drains = Drains(self._house)
         self._ledger = MemoryLedger()
         self.services = self._services(deadlines or Deadlines())
         self.exchange = Exchange(
@@ -104,7 +111,7 @@ class Scene:
             key=Key("key_1", "acme", Tier("pro")),
             started_s=START_S,
         )
-        self._stages = (*before, Choose(catalog(*map(route, routes), strategy=strategy)))
+        self._stages = (*before, Choose(catalog(*(route(name, drain) for name in routes), strategy=strategy)))
         self._pipeline = Pipeline(self._stages, self.services, self.running)
         self._task: asyncio.Task[Answer | None] | None = None
 
@@ -123,6 +130,7 @@ class Scene:
             report_failure=self._report,
             headers=lambda exchange, receipt: (("x-request-id", exchange.request_id),),
             observe_gap=lambda gap_s: None,
+            drains=self.drains,
         )
 
     def _report(self, exchange: Exchange, where: Route, failure: Failure) -> None:
@@ -160,12 +168,19 @@ class Scene:
             await task
         except (asyncio.CancelledError, GatewayError):
             pass  # which of them, and why, is in the receipt
+        await self._house.drain(LONG_S)
         for _ in range(TURNS):
             await asyncio.sleep(0)
+        assert self.crashes == []
         assert (self.upstream.unclosed, self.running) == ([], set())
         assert not alone or all(not self.running_on(asked.host) for asked in self.upstream.asked)
         assert virtual_loop().waiting_for(Watch) == [] or not alone
         return self.receipt.outcome
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """What has been settled so far."""
+        return [*self._ledger.receipts]
 
     @property
     def receipt(self) -> Receipt:

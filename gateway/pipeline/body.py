@@ -1,0 +1,35 @@
+"""The body of a JSON answer while it comes."""
+
+from __future__ import annotations
+
+from gateway.core.errors import UpstreamFailed
+from gateway.core.ports import UpstreamAnswer
+from gateway.dialects.failures import malformed
+
+MAX_BODY_BYTES = 64 * 1024 * 1024  # images in an answer are tens of megabytes at the most; more is an attack
+
+
+class Body:
+    """Keeps what has come, so that a reading that was cut short may be taken up again."""
+
+    def __init__(self, answer: UpstreamAnswer) -> None:
+        self.answer = answer
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    async def read(self) -> bytes:
+        """
+        All of it.
+
+        Raises:
+            UpstreamFailed: It broke off, or is longer than `MAX_BODY_BYTES`.
+        """
+        answer = self.answer
+        while data := await answer.read():
+            self._parts.append(data)
+            self._size += len(data)
+            if self._size > MAX_BODY_BYTES:
+                raise UpstreamFailed(malformed("body longer than the limit"))
+            if answer.ended:
+                break
+        return b"".join(self._parts)
