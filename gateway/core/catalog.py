@@ -90,6 +90,9 @@ class Model:
     Attributes:
         residency: Where it may be computed, whoever asks; a key may narrow it further.
         is_picky: Whether there are calls that some of its routes do not take.
+        effective: Prices that took or will take the place of `price`, each with the epoch second from which it holds;
+            ascending.
+        batch: Whether a provider of it takes batches as well.
     """
 
     slug: str
@@ -103,11 +106,20 @@ class Model:
     tools: bool = True
     strategy: Strategy = "fallback"
     residency: Residency = "any"
+    effective: tuple[tuple[int, Price], ...] = ()
+    batch: bool = False
     is_picky: bool = field(init=False)
 
     def __post_init__(self) -> None:
         odd = any(route.tools is not None or route.context_window is not None for route in self.routes)
         object.__setattr__(self, "is_picky", odd or not self.tools or self.residency != "any")
+
+    def price_at(self, epoch_s: float) -> Price:
+        """The price of a call that began at *epoch_s*."""
+        for starts_s, price in reversed(self.effective):
+            if epoch_s >= starts_s:
+                return price
+        return self.price
 
 
 @dataclass(frozen=True, slots=True)

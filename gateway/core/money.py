@@ -51,15 +51,24 @@ def format_usd(pico_usd: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Pico-USD per token of each class. A class without a price of its own costs what plain input does."""
+    """Pico-USD per token of each class. A class without a price of its own costs what plain input does.
+
+    Attributes:
+        long: Prices of calls with a longer prompt than so many tokens, which then hold for all of their tokens; by
+            ascending length.
+    """
 
     input: int
     output: int
     cached_input: int
     cache_write: int
+    long: tuple[tuple[int, Price], ...] = ()
 
     def cost(self, usage: Usage) -> int:
         """Pico-USD of *usage*. Cached and written tokens are taken out of the prompt, so nothing is charged twice."""
+        for above, price in reversed(self.long):
+            if usage.prompt_tokens > above:
+                return price.cost(usage)
         cached = min(usage.cached_tokens, usage.prompt_tokens)
         written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
         plain = usage.prompt_tokens - cached - written

@@ -198,10 +198,11 @@ def row_of(receipt: Receipt) -> Row:
     )
 
 
-def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, tariff: Tariff) -> Receipt:
-    """The receipt of *exchange* as it stands at *now_s*.
+def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: float, tariff: Tariff) -> Receipt:
+    """The receipt of *exchange* as it stands at *now_s*, which the wall clock calls *epoch_s*.
 
     Refused and failed exchanges cost nothing, and neither does one that broke before a token of the answer was here.
+    The price is that of the moment in which the exchange began, however long it took.
     """
     usage, basis = exchange.usage, exchange.basis
     route, model, call = exchange.route, exchange.model, exchange.call
@@ -212,7 +213,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, tariff: Tarif
     if route is not None and model is not None and not free:
         mode: Mode = "provider_cache" if usage.cached_tokens else "realtime"
         weighted = weigh(usage.total_tokens, route.provider.weight, model.weight, tariff.modes[mode])
-        cost = model.price.cost(usage)
+        cost = model.price_at(epoch_s - (now_s - exchange.started_s)).cost(usage)
     provider = route.provider if route else None
     return Receipt(
         request_id=exchange.request_id,

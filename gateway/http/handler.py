@@ -206,7 +206,7 @@ class GatewayHandler:
         ids = (("x-request-id", request_id), ("request-id", request_id))
         if endpoint.kind == "models":
             key = await self._authenticate(secret)
-            return _json(models_body(path, self.site.catalog, key), 200, ids)
+            return _json(models_body(path, self.site.catalog, key, self.site.services.clock.epoch_s()), 200, ids)
         if endpoint.kind == "metrics":
             text = await self._hooks.render_metrics()
             return web.Response(body=text, headers={"Content-Type": self._hooks.metrics_type})

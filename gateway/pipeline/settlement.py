@@ -35,8 +35,8 @@ class Settlement:
         """The receipt; the first call decides, every later one returns the same."""
         if self._receipt is None:
             services, exchange = self._services, self._exchange
-            now_s = services.clock.monotonic_s()
-            self._receipt = draw_up(exchange, outcome, now_s=now_s, tariff=services.tariff)
+            now_s, epoch_s = services.clock.monotonic_s(), services.clock.epoch_s()
+            self._receipt = draw_up(exchange, outcome, now_s=now_s, epoch_s=epoch_s, tariff=services.tariff)
             for stage in reversed(self._admitted):
                 stage.settle(exchange, self._receipt)
             for ledger in services.ledgers:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 from collections.abc import Collection, Mapping
 
 from gateway.core.catalog import MEASURED, Catalog, Drain, Key, Model, Provider, Route, Tier
 from gateway.core.money import Price
 from gateway.providers.presets import Preset
-from gateway.settings.entries import KeyEntry, ModelEntry, PriceEntry, ProviderEntry, TierEntry
+from gateway.settings.entries import KeyEntry, ModelEntry, PriceEntry, ProviderEntry, RatesEntry, TierEntry
 from gateway.settings.loading import Settings
 
 
@@ -101,16 +102,28 @@ def _model(slug: str, entry: ModelEntry, routes: tuple[Route, ...], settings: Se
         tools=entry.tools,
         strategy=entry.strategy,
         residency=entry.residency,
+        effective=tuple((_epoch_s(later.starts), _price(later.price)) for later in entry.effective or ()),
+        batch=entry.batch,
     )
 
 
 def _price(entry: PriceEntry) -> Price:
+    long = tuple((rates.above, _rates(rates, ())) for rates in entry.long or ())
+    return _rates(entry, long)
+
+
+def _rates(entry: RatesEntry, long: tuple[tuple[int, Price], ...]) -> Price:
     return Price(
         input=entry.input,
         output=entry.output,
         cached_input=entry.input if entry.cached_input is None else entry.cached_input,
         cache_write=entry.input if entry.cache_write is None else entry.cache_write,
+        long=long,
     )
+
+
+def _epoch_s(day: datetime.date) -> int:
+    return int(datetime.datetime(day.year, day.month, day.day, tzinfo=datetime.UTC).timestamp())
 
 
 def _tier(key: KeyEntry, tier: TierEntry) -> Tier:

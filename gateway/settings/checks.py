@@ -5,6 +5,7 @@ The phrase follows "is" ("not a URL"); it never repeats the value, which may hol
 
 from __future__ import annotations
 
+import datetime
 import re
 from urllib.parse import SplitResult, urlsplit
 
@@ -97,6 +98,14 @@ def gateway_key(text: str) -> Secret:
 def credential(text: str) -> Secret:
     """A provider's key; it becomes a header."""
     return Secret(_match(_HEADER_SAFE, text, "empty, or has blanks or characters that a header cannot hold"))
+
+
+def day(text: str) -> datetime.date:
+    """A calendar day."""
+    try:
+        return datetime.datetime.strptime(text, "%Y-%m-%d").date()  # `fromisoformat` would also take "2026-W11-5"
+    except ValueError:
+        raise ValueError('not a day such as "2026-03-13"') from None
 
 
 def some(items: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ a lie to the operator, so a file that sets anything else is refused.
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Literal
@@ -16,7 +17,7 @@ from typing import ClassVar, Literal
 from gateway.core.catalog import ModelClass, ProviderType, Residency, Strategy
 from gateway.core.money import Weight, parse_price, parse_weight
 from gateway.settings import checks
-from gateway.settings.fields import DecimalText, Secret, decimal_text, setting
+from gateway.settings.fields import DateText, DecimalText, Secret, decimal_text, setting
 
 _TOKENS = (1, 100_000_000)  # as gateway.core.usage.MAX_TOKENS: no context window comes near it
 _COUNT = (1, 1_000_000_000)
@@ -107,10 +108,8 @@ class ProviderEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceEntry:
+class RatesEntry:
     """USD per million tokens as decimal text with at most six places, held as pico-USD per token."""
-
-    LATER: ClassVar = {"batch_factor": None}
 
     input: int = setting(
         'USD per million prompt tokens; an unknown price is never taken for 0, so write "0" for what is free.',
@@ -140,6 +139,37 @@ class PriceEntry:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongPriceEntry(RatesEntry):
+    """The prices of a call with a long prompt, for all of its tokens."""
+
+    above: int = setting("The most prompt tokens, cached ones among them, that do not yet have it.", bounds=_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class PriceEntry(RatesEntry):
+    """The prices of a model."""
+
+    LATER: ClassVar = {"batch_factor": None}
+
+    long: tuple[LongPriceEntry, ...] | None = setting(
+        "Prices of calls with a long prompt, by ascending `above`; each has all its own prices.", None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveEntry:
+    """A price and the day from which it holds."""
+
+    starts: datetime.date = setting(
+        "The day, as in `2026-03-13`, at whose beginning (UTC) it takes the place of the price before.",
+        name="from",
+        written=DateText,
+        check=checks.day,
+    )
+    price: PriceEntry = setting("The price from then on, as a whole.")
+
+
 @dataclass(frozen=True, slots=True)
 class RouteEntry:
     """One way to a model."""
@@ -163,8 +193,6 @@ class RouteEntry:
 class ModelEntry:
     """A catalogue entry."""
 
-    LATER: ClassVar = {"effective": None}
-
     model_class: ModelClass = setting("Its class, for tiers and weights.", name="class")
     context_window: int = setting("Longest prompt and answer together, in tokens; shown, not checked.", bounds=_TOKENS)
     price: PriceEntry = setting('Its prices; an unknown price is never taken for 0, so write "0" for what is free.')
@@ -182,6 +210,10 @@ class ModelEntry:
     strategy: Strategy = setting("Which route is asked first; see [routing.md](routing.md).", "fallback")
     residency: Residency = setting(
         "Where it may be computed, whoever asks: routes to providers of other regions are never taken.", "any"
+    )
+    batch: bool = setting("Whether a provider of it takes batches as well; shown.", default=False)
+    effective: tuple[EffectiveEntry, ...] | None = setting(
+        "Later prices by ascending day. A call has the price of the moment in which it began.", None
     )
 
 

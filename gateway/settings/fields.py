@@ -40,12 +40,15 @@ class Secret:
 
 DecimalText = typing.NewType("DecimalText", str)  # never a TOML float: binary fractions would change a price
 
+DateText = typing.NewType("DateText", str)  # text, as the documents have it, not a TOML date
+
 _WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
     str: "text",
     DecimalText: 'a decimal as text, such as "2.50"',
+    DateText: 'a day as text, such as "2026-03-13"',
     Secret: "text or a table",
 }
 

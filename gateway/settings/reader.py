@@ -50,6 +50,11 @@ def good(section: object) -> Mapping[str, Any]:
     return {rule.attribute: getattr(section, rule.attribute) for rule in rules_of(type(section)).values()}
 
 
+def good_rows(rows: object) -> list[Mapping[str, Any]]:
+    """As `good`, of each of a list of tables; none where there is no list."""
+    return [good(row) for row in rows] if isinstance(rows, tuple) else []
+
+
 class Reader:
     """Reads sections by their dataclasses.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from gateway.core.catalog import HOMES
 from gateway.providers.presets import Preset
 from gateway.settings.fields import shown, written
-from gateway.settings.reader import Reader, beneath, good, key_place
+from gateway.settings.reader import Reader, beneath, good, good_rows, key_place
 from gateway.settings.sections import TAIL_S
 
 # (section, setting, relation, setting): the first must be that of the second.
@@ -79,6 +80,7 @@ def _model(reader: Reader, place: str, model: Mapping[str, Any], regions: Mappin
                 reader.problem(here, "is the same route as one before it")
             seen.add(pair)
     _residency(reader, place, model, regions)
+    _prices(reader, place, model)
     longest, window = model.get("max_output_tokens"), model.get("context_window")
     if longest is not None and window is not None and longest > window:
         reader.problem(f"{place}.max_output_tokens", f"{longest} is not at most context_window ({window})")
@@ -91,6 +93,22 @@ def _residency(reader: Reader, place: str, model: Mapping[str, Any], regions: Ma
     found = [regions.get(good(route).get("provider", "")) for route in model.get("routes", ())]
     if home is not None and found and all(region not in (home, None) for region in found):
         reader.problem(f"{place}.residency", f"{shown(residency)} leaves no route: none of its providers is in {home}")
+
+
+def _prices(reader: Reader, place: str, model: Mapping[str, Any]) -> None:
+    """Note what in the model's lists of prices does not ascend."""
+    later = good_rows(model.get("effective"))
+    _ascends(reader, f"{place}.effective", "from", [row.get("starts") for row in later])
+    for where, price in (("price", model), *((f"effective[{number}].price", row) for number, row in enumerate(later))):
+        steps = good_rows(good(price["price"]).get("long")) if "price" in price else []
+        _ascends(reader, f"{place}.{where}.long", "above", [row.get("above") for row in steps])
+
+
+def _ascends(reader: Reader, place: str, name: str, values: list[Any]) -> None:
+    """Note where a value is not above the one before it; None stands for one that has a problem of its own."""
+    for number, (left, right) in enumerate(pairwise(values), start=1):
+        if left is not None and right is not None and not left < right:
+            reader.problem(f"{place}[{number}].{name}", f"{written(right)} does not follow {written(left)}")
 
 
 def _key(reader: Reader, place: str, key: Mapping[str, Any], tiers: Mapping[str, object]) -> None:

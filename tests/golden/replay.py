@@ -153,7 +153,7 @@ def _refused(exchange: Exchange, failure: Failure) -> Settled:
 
 
 def _settle(exchange: Exchange, outcome: Outcome) -> Receipt:
-    return draw_up(exchange, outcome, now_s=100.9, tariff=TARIFF)
+    return draw_up(exchange, outcome, now_s=100.9, epoch_s=0.0, tariff=TARIFF)
 
 
 def _request(request: UpstreamRequest) -> bytes:

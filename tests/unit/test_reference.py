@@ -16,7 +16,9 @@ from gateway.core.errors import ERRORS, FailureClass
 from gateway.providers.presets import PRESETS
 from gateway.reference import DOCUMENTS, FAILURES, MEANINGS, errors_markdown, settings_markdown, write
 from gateway.settings.entries import (
+    EffectiveEntry,
     KeyEntry,
+    LongPriceEntry,
     MeteringSettings,
     ModelEntry,
     PriceEntry,
@@ -31,7 +33,9 @@ from gateway.settings.sections import SCALAR_SECTIONS
 DOCS = Path(__file__).parents[2] / "docs"
 SECTIONS = (
     *SCALAR_SECTIONS.values(),
+    EffectiveEntry,
     KeyEntry,
+    LongPriceEntry,
     MeteringSettings,
     ModelEntry,
     PriceEntry,

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import tomllib
 from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,6 @@ def test_enterprise_is_built_in() -> None:
         (("tiers", "pro", "overage_usd_per_million"), "1.20", "tiers.pro.overage_usd_per_million"),
         (("keys", "anm-sk-canary", "budget_usd"), "5.00", "keys.(number 1).budget_usd"),
         (("keys", "anm-sk-canary", "policy"), "default", "keys.(number 1).policy"),
-        (("models", "gpt-4o", "effective"), [], 'models."gpt-4o".effective'),
         (("models", "gpt-4o", "price", "batch_factor"), "0.5", 'models."gpt-4o".price.batch_factor'),
         (("providers", "main", "aws_region"), "ap-southeast-3", "providers.main.aws_region"),
     ],
@@ -421,3 +421,59 @@ def test_secrets_are_masked(show: Callable[[object], str]) -> None:
     text = show(settings(document))
 
     assert "canary" not in text
+
+
+FREE = {"input": "0", "output": "0"}
+PRICES = [
+    {"from": "2026-03-13", "price": {"input": "2", "output": "8"}},
+    {"from": "2026-12-01", "price": {"input": "4", "output": "16", "cached_input": "0.4"}},
+]
+
+
+def test_prices_have_their_days() -> None:
+    """A price holds from the beginning of its day, in UTC, to that of the next one's."""
+    model = build_catalog(settings(changed("models", "gpt-4o", "effective", to=PRICES)), PRESETS).models["gpt-4o"]
+    march, december = (datetime(2026, *day, tzinfo=UTC).timestamp() for day in ((3, 13), (12, 1)))
+    moments = (0.0, march - 0.001, march, december - 0.001, december, december + 10**9)
+
+    assert [model.price_at(moment).input for moment in moments] == [
+        2_500_000, 2_500_000, 2_000_000, 2_000_000, 4_000_000, 4_000_000,
+    ]  # fmt: skip
+    assert model.price_at(december).cached_input == 400_000
+
+
+def test_long_prompts_have_their_own_price() -> None:
+    """Each price of long prompts is whole: what it leaves out is the price of its own input."""
+    long = [{"above": 1000, "input": "5", "output": "15"}, {"above": 2000, "input": "9", "output": "9"}]
+
+    price = build_catalog(settings(changed("models", "gpt-4o", "price", "long", to=long)), PRESETS).models[
+        "gpt-4o"
+    ].price
+
+    first, second = Price(5_000_000, 15_000_000, 5_000_000, 5_000_000), Price(*[9_000_000] * 4)
+    assert price.long == ((1000, first), (2000, second))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place", "problem"),
+    [
+        (("effective",), PRICES[::-1], "effective[1].from", '"2026-03-13" does not follow "2026-12-01"'),
+        (("effective",), PRICES[:1] * 2, "effective[1].from", '"2026-03-13" does not follow "2026-03-13"'),
+        (("effective",), [], "effective", "must be a list of at least one table"),
+        (("effective",), [{"from": "2026-02-30", "price": PRICES[0]["price"]}], "effective[0].from", "is not a day"),
+        (("effective",), [{"from": "2026-W11-5", "price": PRICES[0]["price"]}], "effective[0].from", "is not a day"),
+        (("effective",), [{"from": date(2026, 3, 13), "price": PRICES[0]["price"]}], "effective[0].from", "not a day"),
+        (("effective",), [{"from": "2026-03-13"}], "effective[0].price", "is missing"),
+        (("effective",), [{"from": "2026-03-13", "price": {"input": "1"}}], "effective[0].price.output", "is missing"),
+        (("price", "long"), [{"above": 9, **FREE}, {"above": 9, **FREE}], "price.long[1].above", "9 does not follow 9"),
+        (("price", "long"), [{"above": 0, **FREE}], "price.long[0].above", "0 is not within"),
+        (("price", "long"), [FREE], "price.long[0].above", "is missing"),
+        (("price", "long"), [{"above": 9, "input": "1"}], "price.long[0].output", "is missing"),
+    ],
+)
+def test_prices_that_make_no_sense(path: tuple[str, ...], value: object, place: str, problem: str) -> None:
+    """A day that is none, prices that do not ascend and a price that is not known are problems with their places."""
+    (found,) = problems(changed("models", "gpt-4o", *path, to=value))
+
+    assert found.startswith(f'models."gpt-4o".{place}: ')
+    assert problem in found

@@ -169,3 +169,18 @@ def test_cost_charges_each_token_once(usage: Usage, per_token: int, output: int)
 def test_cost_is_never_negative(usage: Usage, plain: int, output: int, cached: int, written: int) -> None:
     """Whatever a provider claims to have cached, nobody is paid for asking."""
     assert Price(plain, output, cached, written).cost(usage) >= 0
+
+
+@pytest.mark.parametrize(("prompt", "expected"), [(200, 230), (201, 442), (301, 1565)])
+def test_long_prompts_have_their_own_price(prompt: int, expected: int) -> None:
+    """Beyond a length of the prompt all tokens of the call, the answer's too, have the price of that length."""
+    price = Price(1, 3, 1, 1, long=((200, Price(2, 4, 2, 2)), (300, Price(5, 6, 5, 5))))
+
+    assert price.cost(Usage(prompt_tokens=prompt, completion_tokens=10)) == expected
+
+
+def test_cached_tokens_make_a_prompt_long() -> None:
+    """Tokens read from the provider's cache count for the length, and are charged by the long price of cached ones."""
+    price = Price(10, 10, 1, 10, long=((200, Price(20, 20, 2, 20)),))
+
+    assert price.cost(Usage(prompt_tokens=300, cached_tokens=250)) == 50 * 20 + 250 * 2
