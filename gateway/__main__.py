@@ -15,6 +15,7 @@ import secrets
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,6 @@ from gateway.app import BACKLOG, App
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import ClientDialectName, Key, Tier
 from gateway.core.errors import GatewayError
-from gateway.core.money import format_usd
 from gateway.demo import banner, provider_process
 from gateway.demo import document as demo_document
 from gateway.metrics import MetricsRecorder
@@ -44,6 +44,7 @@ from gateway.settings import (
     from_document,
     key_id,
     load,
+    models_text,
     problems_text,
     settings_text,
     summary_text,
@@ -207,13 +208,11 @@ def check(config: str | None) -> None:
 @_config
 @click.pass_context
 def models(context: click.Context, config: str | None) -> None:
-    """List the catalogue: slug, class, USD per million tokens in and out, routes in fallback order."""
+    """List the models: slug, class, USD per million tokens in and out, context window, routes in fallback order."""
     if context.invoked_subcommand is not None:
         return
     settings = _load_or_exit(config)
-    for model in build_catalog(settings, PRESETS).models.values():
-        prices = " ".join(format_usd(pico * 1_000_000) for pico in (model.price.input, model.price.output))
-        click.echo(f"{model.slug}  {model.model_class}  {prices}  {', '.join(route.id for route in model.routes)}")
+    click.echo(models_text(build_catalog(settings, PRESETS), time.time()), nl=False)
     _warn(settings)
 
 

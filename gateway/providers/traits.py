@@ -23,6 +23,9 @@ _GPT_5 = structs.replace(_OPENAI, efforts=("minimal", "low", "medium", "high"))
 _GPT_5_1 = structs.replace(_OPENAI, efforts=("none", "low", "medium", "high"))
 # From 5.2 on this endpoint refuses tools together with reasoning, from 5.4 on also where the effort is left to it.
 _GPT_5_X = structs.replace(_OPENAI, efforts=("none", "low", "medium", "high", "xhigh"), effort_with_tools="none")
+# The model pages of GPT-6: the rule of 5.4 on tools holds where the effort can be none; 6.1 Sol and 6.2 always think.
+_GPT_6 = structs.replace(_GPT_5_X, efforts=(*_GPT_5_X.efforts, "max"))
+_GPT_6_THINKS = structs.replace(_OPENAI, efforts=("low", "medium", "high", "xhigh", "max"))
 # DeepSeek's guide to its thinking mode. Other efforts are taken there for one of the two.
 _DEEPSEEK = Traits(remembers=True)
 _DEEPSEEK_V4 = Traits(remembers=True, efforts=("high", "max"), switch=True)
@@ -46,12 +49,16 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     ("gpt-5.1", _GPT_5_1),
     ("gpt-5.", _GPT_5_X),
     ("gpt-5", _GPT_5),
+    ("gpt-6.1-sol", _GPT_6_THINKS),
+    ("gpt-6.2", _GPT_6_THINKS),
+    ("gpt-6", _GPT_6),
     ("o1", _O_SERIES),
     ("o3", _O_SERIES),
     ("o4", _O_SERIES),
     ("gpt-oss", Traits(efforts=_OPENAI.efforts)),
     ("openai/gpt-oss", Traits(efforts=_OPENAI.efforts)),
     ("deepseek-v4", _DEEPSEEK_V4),
+    ("deepseek-flash", _DEEPSEEK_V4),  # V4.1 under a name that keeps
     ("deepseek-chat", _DEEPSEEK),
     ("deepseek-reasoner", _DEEPSEEK),
     ("kimi-k2.", structs.replace(_KIMI, switch=True)),

@@ -4,16 +4,20 @@ from gateway.settings.catalog import build_catalog, build_keys, key_id
 from gateway.settings.description import Row, describe, problems_text, settings_text, summary_text, warnings_text
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
+from gateway.settings.listing import models_text
 from gateway.settings.loading import Settings, SettingsError, environment, export, from_document, load
 from gateway.settings.sections import (
+    CatalogueSettings,
     LoggingSettings,
     ServerSettings,
     StorageSettings,
     StreamSettings,
     UpstreamSettings,
 )
+from gateway.settings.shipped import shipped_presets
 
 __all__ = [
+    "CatalogueSettings",
     "KeyEntry",
     "LoggingSettings",
     "MeteringSettings",
@@ -36,8 +40,10 @@ __all__ = [
     "from_document",
     "key_id",
     "load",
+    "models_text",
     "problems_text",
     "settings_text",
+    "shipped_presets",
     "summary_text",
     "warnings_text",
 ]

@@ -26,13 +26,18 @@ class Row:
 
 
 def describe(settings: Settings) -> list[Row]:
-    """Every setting in force, in the order of the documentation. Passwords and keys are masked."""
+    """Every setting in force, in the order of the documentation. Passwords and keys are masked.
+
+    Of the models those that the file has something to say of: `models` lists the others.
+    """
     rows = []
     for section in (*SCALAR_SECTIONS, "metering"):
         for name, value in _flat(section, getattr(settings, section)):
             rows.append(Row(name, value, settings.origins.get(name, "default")))
     for section in ("providers", "models", "tiers"):
         for entry_name, entry in getattr(settings, section).items():
+            if section == "models" and entry_name not in settings.written:
+                continue
             origin = "built in" if entry is ENTERPRISE else "file"
             place = beneath(section, entry_name)
             rows.extend(Row(name, value, origin) for name, value in _flat(place, entry))
@@ -61,10 +66,17 @@ def warnings_text(settings: Settings) -> str:
     """A line for each reason why nobody can be served although nothing is wrong; empty where there is none."""
     lines = []
     if not settings.models:
-        lines.append("warning: no models are configured, so there is nothing to ask for\n")
+        lines.append(f"warning: no models are configured, so there is nothing to ask for{_hint(settings)}\n")
     if not settings.keys:
         lines.append("warning: no keys are configured, so every request is refused\n")
     return "".join(lines)
+
+
+def _hint(settings: Settings) -> str:
+    """Where models could come from, to whoever has named providers alone."""
+    if not settings.providers or settings.catalogue.shipped:
+        return ""
+    return "; `shipped = true` in [catalogue] serves those that ship with the gateway"
 
 
 def _counted(number: int, thing: str) -> str:

@@ -14,16 +14,18 @@ from gateway.providers.presets import Preset
 from gateway.settings import checks
 from gateway.settings.entries import ENTERPRISE, KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
-from gateway.settings.reader import LATER, Broken, Reader, beneath, key_place
+from gateway.settings.reader import LATER, Broken, Reader, beneath, good, key_place
 from gateway.settings.relations import check_relations
 from gateway.settings.sections import (
     SCALAR_SECTIONS,
+    CatalogueSettings,
     LoggingSettings,
     ServerSettings,
     StorageSettings,
     StreamSettings,
     UpstreamSettings,
 )
+from gateway.settings.shipped import with_shipped
 from gateway.settings.sources import Layers, layered
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class Settings:
 
     Attributes:
         keys: By secret, which shows itself to nobody.
+        written: The models that the file itself has something to say of; the others are as shipped.
         origins: Where each scalar setting ("server.port") that is not a default came from.
     """
 
@@ -55,12 +58,14 @@ class Settings:
     storage: StorageSettings
     stream: StreamSettings
     upstream: UpstreamSettings
+    catalogue: CatalogueSettings
     logging: LoggingSettings
     metering: MeteringSettings
     providers: Mapping[str, ProviderEntry]
     models: Mapping[str, ModelEntry]
     tiers: Mapping[str, TierEntry]
     keys: Mapping[Secret, KeyEntry]
+    written: frozenset[str] = field(default_factory=frozenset, repr=False, compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -125,6 +130,9 @@ def from_document(
     scalars: dict[str, Any] = {
         section: reader.section(cls, layers[section], section) for section, cls in SCALAR_SECTIONS.items()
     }
+    written = document.get("models", {})
+    if good(scalars["catalogue"]).get("shipped"):
+        document = with_shipped(document, presets)
     tables: dict[str, Any] = {
         "metering": reader.table(MeteringSettings, document.get("metering", {}), "metering"),
         "providers": _entries(reader, ProviderEntry, document, "providers", checks.label),
@@ -135,7 +143,8 @@ def from_document(
     check_relations(reader, scalars, tables, presets)
     if reader.problems:
         raise SettingsError(reader.problems)
-    return Settings(**scalars, **tables, origins=_origins(layers, document.get("metering", {})))
+    origins = _origins(layers, document.get("metering", {}))
+    return Settings(**scalars, **tables, written=frozenset(written), origins=origins)
 
 
 def _entries(

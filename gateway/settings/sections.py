@@ -157,6 +157,16 @@ class UpstreamSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogueSettings:
+    """Models that need not be written down."""
+
+    shipped: bool = setting(
+        "Whether the models that ship with the gateway are served, each at those of its providers that are configured.",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LoggingSettings:
     """The log on standard output."""
 
@@ -169,5 +179,6 @@ SCALAR_SECTIONS = {
     "storage": StorageSettings,
     "stream": StreamSettings,
     "upstream": UpstreamSettings,
+    "catalogue": CatalogueSettings,
     "logging": LoggingSettings,
 }

@@ -28,6 +28,7 @@ OTHERS = {
     "breaker_open_max_s": "60",
     "metadata_frame": "bare",
     "bill_interrupted": "false",
+    "shipped": "true",
     "format": "console",
     "level": "debug",
 }

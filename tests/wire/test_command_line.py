@@ -377,7 +377,9 @@ def test_config_by_variable_and_by_place(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=QUIET | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
     )
 
-    assert "fallback  mid  2.500000 10.000000  fake-openai/first, fake-openai/second" in named.stdout
+    assert named.stdout.splitlines()[1].split() == [
+        "fallback", "mid", "2.500000", "10.000000", "128000", "fake-openai/first,", "fake-openai/second",
+    ]  # fmt: skip
     assert placed.stdout == named.stdout
 
 

@@ -204,6 +204,11 @@ EFFORTS: list[tuple[str, dict[str, Any], dict[str, Any], list[str], list[str]]] 
     ("gpt-5.4", {**OFF, "tools": NOW}, {"reasoning_effort": "none"}, ["thinking"], []),
     ("gpt-5.1", {**XHIGH, "tools": NOW}, {"reasoning_effort": "high"}, ["output_config.effort"], []),
     ("deepseek-v4-pro", OFF, {"thinking": {"type": "disabled"}}, [], []),
+    ("gpt-6-sol", {**XHIGH, "tools": NOW}, {"reasoning_effort": "none"}, [], ["output_config.effort"]),
+    ("gpt-6.1-terra", {"output_config": {"effort": "max"}}, {"reasoning_effort": "max"}, ["output_config.effort"], []),
+    ("gpt-6.1-sol", {**XHIGH, "tools": NOW}, {"reasoning_effort": "xhigh"}, ["output_config.effort"], []),
+    ("gpt-6.2-astra", OFF, {"reasoning_effort": "low"}, ["thinking"], []),
+    ("deepseek-flash", BUDGET, {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}, ["thinking"], []),
     ("deepseek-v4-pro", BUDGET, {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}, ["thinking"], []),
     (
         "deepseek-v4-pro",
