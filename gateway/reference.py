@@ -116,7 +116,8 @@ look". No line holds the content of a request or an answer, nor a secret.
 
 # When each error happens; a test keeps it complete.
 MEANINGS: Mapping[str, str] = {
-    "model_not_found": "No model of that name is in the catalogue, or the key's tier does not admit its class.",
+    "model_not_found": "No model of that name is in the catalogue, or the key's tier does not admit its class. The "
+    "message names those that are called much alike and that the key may use.",
     "context_length_exceeded": "The provider said so; the gateway does not count a request's tokens beforehand.",
     "invalid_request": "The body is not the JSON object that the endpoint takes, or asks for what none of the model's "
     "providers can do ([translation.md](translation.md)); `param` names the field at fault.",

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 import msgspec
 
 from gateway.core.catalog import Catalog, Key, Model
-from gateway.core.errors import MODEL_NOT_FOUND, GatewayError
 from gateway.core.money import Price, format_usd
 from gateway.http.endpoints import MODELS_PREFIX
+from gateway.policy.suggestions import not_found
 
 _CREATED = 1_735_689_600  # 2025-01-01: the field is required, and a catalogue entry has no birthday
 
@@ -29,7 +29,7 @@ def models_body(path: str, catalog: Catalog, key: Key, epoch_s: float) -> bytes:
     for model in visible:
         if model.slug == slug:
             return msgspec.json.encode(_entry(model, epoch_s))
-    raise GatewayError(MODEL_NOT_FOUND, param="model")
+    raise not_found(catalog, key, slug)
 
 
 def _entry(model: Model, epoch_s: float) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from gateway.core.catalog import HOMES, Catalog, Key, Model, Residency, Route, S
 from gateway.core.errors import (
     CONTEXT_LENGTH_EXCEEDED,
     INVALID_REQUEST,
-    MODEL_NOT_FOUND,
     RESIDENCY_DENIED,
     ErrorKind,
     GatewayError,
@@ -21,6 +20,7 @@ from gateway.core.errors import (
 from gateway.dialects.pairs import is_native
 from gateway.dialects.prompt import prompt_tokens
 from gateway.policy.loads import LoadBoard, Standing
+from gateway.policy.suggestions import not_found
 
 _NOTHING = (b"null", b"[]")
 _TOOLS = ("tools", "functions")  # the second is what OpenAI called the first before
@@ -66,7 +66,7 @@ def find(catalog: Catalog, key: Key, slug: str) -> Model:
     """The model *slug*. Raises GatewayError when *key* has none of that name."""
     model = catalog.models.get(slug)
     if model is None or not allows(key, model):
-        raise GatewayError(MODEL_NOT_FOUND, param="model")
+        raise not_found(catalog, key, slug)
     return model
 
 
