@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from gateway.core.catalog import ClientDialectName
-from gateway.core.errors import STREAM_INTERRUPTED, Failure, GatewayError
+from gateway.core.errors import CONTEXT_LENGTH_EXCEEDED, STREAM_INTERRUPTED, Failure, GatewayError
+
+TOO_LONG = "prompt is too long"
 
 _encode = msgspec.json.encode
 
@@ -27,7 +29,7 @@ def error_body(dialect: ClientDialectName, error: GatewayError, request_id: str)
                 "type": "error",
                 "error": {
                     "type": kind.anthropic_type,
-                    "message": error.message,
+                    "message": _anthropic_message(error),
                     "code": kind.code,
                     "details": _details(error),
                     "_anoman": extension,
@@ -46,6 +48,14 @@ def error_body(dialect: ClientDialectName, error: GatewayError, request_id: str)
             }
         }
     )
+
+
+def _anthropic_message(error: GatewayError) -> str:
+    """The message. Clients of this dialect shorten their history when they read Anthropic's own words for too long."""
+    message = error.message
+    if error.kind is CONTEXT_LENGTH_EXCEEDED and not message.startswith(TOO_LONG):
+        return f"{TOO_LONG}: {message}"
+    return message
 
 
 def _details(error: GatewayError) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from gateway.core.errors import (
     Failure,
 )
 from gateway.dialects.scrub import scrub
+from gateway.dialects.too_long import says_too_long
 from gateway.wire.headers import parse_retry_after
 
 MAX_ERROR_BYTES = 64 * 1024  # of an error body: enough for any provider's message, bounded against floods
@@ -28,7 +29,6 @@ NOTHING = frozenset((b"", b"null", b'""', b"{}", b"[]", b"false"))  # an `error`
 _CALLERS_FAULT: dict[int, ErrorKind] = {400: INVALID_REQUEST, 413: REQUEST_TOO_LARGE, 422: INVALID_REQUEST}
 _CREDENTIAL = (401, 402, 403)  # 402: it is our account that has run out, not the caller's
 _PASSING = (408, 409, 425, 429)  # worth another attempt, like every 5xx
-_TOO_LONG = ("context_length_exceeded", "context length", "context window", "prompt is too long", "too many tokens")
 
 
 def read_failure(
@@ -82,7 +82,7 @@ def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: s
     words = error.get("message")
     message = scrub(words) if isinstance(words, str) else None
     code = error.get("code")
-    if kind is INVALID_REQUEST and _says_too_long(code, words):
+    if kind is INVALID_REQUEST and (says_too_long(code, words) or says_too_long(error.get("type"), None)):
         kind = CONTEXT_LENGTH_EXCEEDED
     details = error.get("details")
     error_code = details.get("error_code") if isinstance(details, dict) else None
@@ -105,13 +105,11 @@ def _error_object(body: bytes) -> dict[str, Any]:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    error = parsed.get("error") if isinstance(parsed, dict) else None
+    if not isinstance(parsed, dict):
+        return {}
+    error = parsed.get("error")
+    if error is None and isinstance(parsed.get("message"), str):  # Mistral's and vLLM's have no envelope
+        return parsed
     if isinstance(error, dict):
         return error
     return {"message": error} if isinstance(error, str) else {}
-
-
-def _says_too_long(code: object, message: object) -> bool:
-    if code == "context_length_exceeded":
-        return True
-    return isinstance(message, str) and any(words in message.lower() for words in _TOO_LONG)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
 import pytest
 
 from gateway.core.catalog import DialectName
-from gateway.core.errors import PROVIDER_REFUSES, PROVIDER_UNAVAILABLE, Failure
-from gateway.dialects.errors import dialect_of_path
+from gateway.core.errors import (
+    CONTEXT_LENGTH_EXCEEDED,
+    PROVIDER_REFUSES,
+    PROVIDER_UNAVAILABLE,
+    Failure,
+    GatewayError,
+)
+from gateway.dialects.errors import dialect_of_path, error_body
 from gateway.dialects.failures import MAX_ERROR_BYTES, read_failure
 from gateway.dialects.scrub import MAX_PUBLIC_CHARS, scrub
 
@@ -90,19 +97,68 @@ def test_anthropics_own_code_is_kept_on_its_lane() -> None:
     assert other.as_error().error_code == "invalid_request"
 
 
+TOO_LONG = {  # in the words of each provider's reference or of its users' reports
+    "anthropic": "prompt is too long: 213462 tokens > 200000 maximum",
+    "anthropic, answer": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease it",
+    "bedrock": "Input is too long for requested model.",
+    "bedrock, llama": "This model's maximum context length is 8192 tokens. Please reduce the length of the prompt",
+    "cerebras": "Please reduce the length of the messages or completion. Current length is 9021 while limit is 8192",
+    "deepseek": "This model's maximum context length is 131072 tokens. However, you requested 140000 tokens "
+    "(139000 in the messages, 1000 in the completion). Please reduce the length of the messages or completion.",
+    "fireworks": "The prompt is too long: 40177, model maximum context length: 32767",
+    "gemini": "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+    "groq": "Please reduce the length of the messages or completion.",
+    "llama.cpp": "the request exceeds the available context size, try increasing it",
+    "mistral": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+    "moonshot": "Invalid request: Your request exceeded model token limit: 8192",
+    "ollama": "prompt too long; exceeded max context length by 12 tokens",
+    "openai": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    "openrouter": "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens",
+    "qwen": "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+    "together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs`",
+    "together, newer": "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+    "vllm": "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "xai": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "z.ai": "Prompt exceeds max length",
+}
+NOT_TOO_LONG = (
+    "max_tokens: 5000 > 4096, which is the maximum",
+    "messages.0.content: too long",
+    "Invalid 'user': string too long. Expected a string with maximum length 64, but got one with length 90 instead.",
+    "Rate limit reached for tokens per minute",
+    "the image is too large",
+)
+
+
+@pytest.mark.parametrize("words", TOO_LONG.values(), ids=TOO_LONG)
+def test_too_long_a_prompt(words: str) -> None:
+    """However a provider puts it, a prompt that is too long has one code, and the provider's figures stay."""
+    for status in (400, 422):
+        error = failure(status, {"error": {"message": words}}).as_error()
+
+        assert (error.kind.code, error.kind.status) == ("context_length_exceeded", 400)
+        assert [figure for figure in re.findall(r"\d{4,}", words) if figure not in error.message] == []
+
+
 @pytest.mark.parametrize(
     "error",
     [
         {"code": "context_length_exceeded", "message": "m"},
-        {"message": "This model's maximum context length is 8192 tokens."},
-        {"message": "prompt is too long: 210000 tokens > 200000 maximum"},
-        {"message": "input exceeds the context window of this model"},
+        {"code": "1261", "message": "m"},
+        {"code": 400, "type": "exceed_context_size_error", "message": "m"},
+        {"code": "context_length_exceeded"},
     ],
 )
-def test_too_long_a_prompt(error: dict[str, str]) -> None:
-    """However a provider puts it, a prompt that is too long has one code."""
+def test_too_long_a_prompt_by_its_code(error: dict[str, Any]) -> None:
+    """A provider's own code for it is enough."""
     assert failure(400, {"error": error}).error.code == "context_length_exceeded"
     assert failure(413, {"error": error}).error.code == "request_too_large"
+
+
+@pytest.mark.parametrize("words", NOT_TOO_LONG)
+def test_other_lengths(words: str) -> None:
+    """What else may be too long is a request that is not valid."""
+    assert failure(400, {"error": {"message": words}}).error.code == "invalid_request"
 
 
 BODIES = [
@@ -117,6 +173,28 @@ def test_bodies_without_a_message(body: bytes) -> None:
     error = failure(400, body).as_error()
 
     assert error.message == "The request is not valid."
+
+
+def test_an_error_without_an_envelope() -> None:
+    """Some vendors send code and sentence on the top level."""
+    mistral = {"object": "error", "type": "invalid_request_prompt", "code": "3051", "message": TOO_LONG["mistral"]}
+
+    error = failure(400, mistral).as_error()
+
+    assert (error.kind.code, error.message) == ("context_length_exceeded", TOO_LONG["mistral"])
+    assert failure(400, {"error": {"message": "m"}, "message": "other"}).as_error().message == "m"
+
+
+@pytest.mark.parametrize("words", [TOO_LONG["anthropic"], TOO_LONG["deepseek"], "The request is longer."])
+def test_clients_of_anthropics_dialect_read_its_words(words: str) -> None:
+    """Claude Code shortens a conversation when it reads "prompt is too long": so begins the message, once, there."""
+    error = GatewayError(CONTEXT_LENGTH_EXCEEDED, words)
+
+    there = json.loads(error_body("anthropic_messages", error, "req_1"))["error"]["message"]
+    elsewhere = json.loads(error_body("openai_chat", error, "req_1"))["error"]["message"]
+
+    assert there == (words if words == TOO_LONG["anthropic"] else f"prompt is too long: {words}")
+    assert elsewhere == words
 
 
 def test_an_error_that_is_a_string() -> None:
