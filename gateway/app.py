@@ -33,6 +33,7 @@ from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stages.admit import Admit
 from gateway.pipeline.stages.choose import Choose
+from gateway.pipeline.stages.measure import Measure
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules, State
 from gateway.policy.loads import LoadBoard
@@ -244,8 +245,8 @@ class App:
     def _site(self, settings: Settings) -> Site:
         catalog = build_catalog(settings, PRESETS)
         services = self._services(settings, catalog)
-        # Order: limits come first, so that a flood of misspelt models is limited too.
-        stages = (Admit(self._stores.counters), Choose(catalog))
+        # Order: limits come first, so that a flood of misspelt models is limited too; the model tells its window.
+        stages = (Admit(self._stores.counters), Choose(catalog), Measure())
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),

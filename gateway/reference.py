@@ -55,9 +55,10 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         "models.NAME",
         ModelEntry,
         'What clients may ask for. `NAME` is what they send; quote it, as in `[models."gpt-4o"]`. `context_window`, '
-        "`max_output_tokens` and `input` describe the model in `GET /v1/models`; this version does not check "
-        "requests against them, the provider does. A translated call asks for at most `max_output_tokens`, and for as "
-        "many where it has to say a number and the client did not.",
+        "`max_output_tokens` and `input` describe the model in `GET /v1/models`. A prompt whose plain text is "
+        "over twice as long as `context_window` by our own count, and so surely too long by anybody's, is refused; "
+        "apart from that this version does not check requests against them, the provider does. A translated call asks "
+        "for at most `max_output_tokens`, and for as many where it has to say a number and the client did not.",
     ),
     (
         "tiers.NAME",
@@ -118,7 +119,8 @@ look". No line holds the content of a request or an answer, nor a secret.
 MEANINGS: Mapping[str, str] = {
     "model_not_found": "No model of that name is in the catalogue, or the key's tier does not admit its class. The "
     "message names those that are called much alike and that the key may use.",
-    "context_length_exceeded": "The provider said so; the gateway does not count a request's tokens beforehand.",
+    "context_length_exceeded": "The prompt's plain text alone is surely longer than the model's `context_window`, "
+    "so nobody was asked; or the provider said so, in whatever words.",
     "invalid_request": "The body is not the JSON object that the endpoint takes, or asks for what none of the model's "
     "providers can do ([translation.md](translation.md)); `param` names the field at fault.",
     "invalid_host": "The request has no `Host` header, or one that is no host name.",

@@ -194,7 +194,9 @@ class ModelEntry:
     """A catalogue entry."""
 
     model_class: ModelClass = setting("Its class, for tiers and weights.", name="class")
-    context_window: int = setting("Longest prompt and answer together, in tokens; shown, not checked.", bounds=_TOKENS)
+    context_window: int = setting(
+        "Longest prompt and answer together, in tokens; what is surely longer is refused.", bounds=_TOKENS
+    )
     price: PriceEntry = setting('Its prices; an unknown price is never taken for 0, so write "0" for what is free.')
     routes: tuple[RouteEntry, ...] = setting(
         "The providers that have it, in the order they are tried, unless `strategy` says otherwise; those that speak "

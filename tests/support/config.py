@@ -20,6 +20,9 @@ KEY_FEW = f"anm-sk-{CANARY}-few"
 OPENAI_SECRET = f"sk-{CANARY}-openai"
 ANTHROPIC_SECRET = f"sk-ant-{CANARY}-anthropic"
 
+WINDOW = 10_000_000
+"""Tokens of context of every model: more than any body of a test fills."""
+
 Config = dict[str, Any]
 
 # Seconds. Long enough for two busy cores, short enough for a test; the pings stay out of the way of exact bytes.
@@ -57,7 +60,7 @@ _SCALED: Config = {
 def model(*routes: str, price: tuple[str, str, str] = ("2.50", "1.25", "10.00"), **more: Any) -> Config:
     """A catalogue entry: *routes* as "provider/model" in fallback order, *price* as input, cached input, output."""
     plain, cached, output = price
-    entry: Config = {"class": "mid", "context_window": 128_000, "input": ["text", "image"], "tools": True}
+    entry: Config = {"class": "mid", "context_window": WINDOW, "input": ["text", "image"], "tools": True}
     entry["price"] = {"input": plain, "cached_input": cached, "output": output}
     entry["routes"] = [dict(zip(("provider", "model"), route.split("/", 1), strict=True)) for route in routes]
     return entry | more

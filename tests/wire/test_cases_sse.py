@@ -323,7 +323,7 @@ async def test_sse_25_plain_errors_on_streams(desk: Desk, path: str) -> None:
 
     assert reply.status == 400
     assert error_of(reply)["code"] == "context_length_exceeded"
-    assert error_of(reply)["message"] == "too long"
+    assert error_of(reply)["message"] == ("too long" if path == CHAT else "prompt is too long: too long")
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 529, 404, 418, 301])

@@ -378,7 +378,7 @@ def test_config_by_variable_and_by_place(tmp_path: Path) -> None:
     )
 
     assert named.stdout.splitlines()[1].split() == [
-        "fallback", "mid", "2.500000", "10.000000", "128000", "fake-openai/first,", "fake-openai/second",
+        "fallback", "mid", "2.500000", "10.000000", "10000000", "fake-openai/first,", "fake-openai/second",
     ]  # fmt: skip
     assert placed.stdout == named.stdout
 

@@ -1,0 +1,35 @@
+"""Length: a prompt that is surely longer than the model's context is refused before a provider is asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.core.errors import CONTEXT_LENGTH_EXCEEDED, GatewayError
+from gateway.core.exchange import Answer, Exchange
+from gateway.core.receipt import Receipt
+from gateway.dialects.errors import TOO_LONG
+from gateway.dialects.length import least_tokens, may_be_too_long
+
+
+class Measure:
+    """Lets everything pass that a provider might take."""
+
+    async def admit(self, exchange: Exchange) -> Answer | None:
+        """Look at the length. Raises GatewayError (400) when it is too much."""
+        model = exchange.model
+        assert model is not None
+        if may_be_too_long(exchange.call, model.context_window):
+            await _count(exchange, model.context_window)
+        return None
+
+    def settle(self, exchange: Exchange, receipt: Receipt) -> None:
+        """Nothing to give back."""
+
+
+async def _count(exchange: Exchange, window: int) -> None:
+    """Count in pieces, and let others be served in between."""
+    for tokens in least_tokens(exchange.call, window):
+        if tokens > window:
+            message = f"{TOO_LONG}: at least {tokens} tokens > {window} maximum, the context window of the model."
+            raise GatewayError(CONTEXT_LENGTH_EXCEEDED, message, param="messages")
+        await asyncio.sleep(0)

@@ -1,0 +1,74 @@
+"""A prompt that is surely too long is refused before a provider is asked, while others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from gateway.core.call import CallOptions
+from gateway.core.catalog import Model
+from gateway.core.errors import GatewayError
+from gateway.core.exchange import Exchange
+from gateway.core.money import Price
+from gateway.dialects.registry import DIALECTS
+from gateway.pipeline.stages.measure import Measure
+from tests.unit.pipeline.scene import ONE, Scene, route
+
+PROSE = "The quick brown fox jumps over the lazy dog. "  # 11 tokens
+
+
+def exchange(text: str, window: int = 1000) -> Exchange:
+    """An exchange that asks a model of *window* tokens for *text*."""
+    asked = Scene().exchange
+    body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    asked.call = DIALECTS["openai_chat"].read_call(json.dumps(body).encode(), CallOptions(), ())
+    asked.model = Model("m", "mid", ONE, Price(1, 1, 1, 1), (route("a"),), context_window=window)
+    return asked
+
+
+async def test_surely_too_long() -> None:
+    """The refusal has the code, the member at fault, both figures, and Anthropic's own words."""
+    with pytest.raises(GatewayError) as caught:
+        await Measure().admit(exchange(PROSE * 1_000))
+
+    error = caught.value
+    assert (error.kind.code, error.kind.status, error.param) == ("context_length_exceeded", 400, "messages")
+    assert error.message.startswith("prompt is too long: at least 1")
+    assert " tokens > 1000 maximum" in error.message
+
+
+@pytest.mark.parametrize("text", ["Hi", PROSE * 20, PROSE * 150, "x" * 3_900])
+async def test_what_may_fit_passes(text: str) -> None:
+    """What is not surely too long is the provider's to judge, also where our own count is over the window."""
+    assert await Measure().admit(exchange(text)) is None
+
+
+async def test_others_are_served_meanwhile() -> None:
+    """Between two pieces the loop turns, so that nobody waits for the whole count."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(turn())
+    with pytest.raises(GatewayError):
+        await Measure().admit(exchange(PROSE * 4_000, window=10_000))
+    other.cancel()
+
+    assert turns > 5
+
+
+async def test_a_client_that_leaves_ends_the_count() -> None:
+    """Who is gone is not counted for any more."""
+    task = asyncio.create_task(Measure().admit(exchange(PROSE * 400_000, window=4_000_000)))
+    await asyncio.sleep(0)
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
