@@ -72,8 +72,8 @@ def _accounts(providers: object, presets: Mapping[str, Preset]) -> list[tuple[st
     return accounts
 
 
-def _routes(shipped: Table, accounts: list[tuple[str, str, str]]) -> Iterator[dict[str, str]]:
+def _routes(shipped: Table, accounts: list[tuple[str, str, str]]) -> Iterator[dict[str, Any]]:
     """A route for each account at the row's preset, and in its region where it names one."""
     for name, preset, region in accounts:
         if preset == shipped["provider"] and shipped.get("region", region) == region:
-            yield {"provider": name, "model": shipped["model"]}
+            yield {**{member: value for member, value in shipped.items() if member != "region"}, "provider": name}

@@ -125,6 +125,17 @@ def test_class_follows_the_price(slug: str) -> None:
     assert model.model_class == expected
 
 
+@pytest.mark.parametrize("slug", [slug for slug in shipped_models() if slug.endswith(("-id", "-sg", "-us", "-eu"))])
+def test_a_region_in_a_slug_is_kept(slug: str) -> None:
+    """A slug that ends in a region has routes in that region alone, and where a key may ask for it, fails closed."""
+    region = slug.rpartition("-")[2].upper()
+
+    model = everything().models[slug]
+
+    assert {route.provider.region for route in model.routes} == {region}
+    assert model.residency == {"ID": "id_only", "SG": "sg_only"}.get(region, "any")
+
+
 # -- when they are served --
 
 

@@ -19,7 +19,8 @@ class Measure:
         model = exchange.model
         assert model is not None
         if may_be_too_long(exchange.call, model.context_window):
-            await _count(exchange, model.context_window)
+            windows = [route.context_window or model.context_window for route in exchange.candidates]
+            await _count(exchange, max(windows, default=model.context_window))
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:

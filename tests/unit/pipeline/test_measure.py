@@ -8,7 +8,7 @@ import json
 import pytest
 
 from gateway.core.call import CallOptions
-from gateway.core.catalog import Model
+from gateway.core.catalog import Model, Route
 from gateway.core.errors import GatewayError
 from gateway.core.exchange import Exchange
 from gateway.core.money import Price
@@ -43,6 +43,19 @@ async def test_surely_too_long() -> None:
 async def test_what_may_fit_passes(text: str) -> None:
     """What is not surely too long is the provider's to judge, also where our own count is over the window."""
     assert await Measure().admit(exchange(text)) is None
+
+
+@pytest.mark.parametrize(("longest", "fits"), [(1_500, False), (100_000, True)])
+async def test_the_longest_window_counts(longest: int, fits: bool) -> None:
+    """Where a route has a window of its own, what is surely longer than the longest of them is refused."""
+    asked, short = exchange(PROSE * 1_000), route("a")
+    asked.candidates = short, Route(short.provider, "long", context_window=longest)
+
+    if fits:
+        assert await Measure().admit(asked) is None
+    else:
+        with pytest.raises(GatewayError):
+            await Measure().admit(asked)
 
 
 async def test_others_are_served_meanwhile() -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.core.catalog import Catalog, Key, Model, ModelClass, Tier
+from gateway.core.catalog import Catalog, Key, Model, ModelClass, Provider, Route, Tier
 from gateway.core.errors import MODEL_NOT_FOUND
 from gateway.core.money import Price, Weight
 from gateway.policy.suggestions import not_found
@@ -19,7 +19,8 @@ KEY = Key("k", "acme", Tier("t"))
 
 def catalog(*slugs: str, model_class: ModelClass = "mid") -> Catalog:
     one, price = Weight(1, 1), Price(1, 1, 1, 1)
-    return Catalog({slug: Model(slug, model_class, one, price, (), context_window=9) for slug in slugs}, {})
+    routes = (Route(Provider("a", "openai_chat", "https://x", "cloud_direct", "US", one), "m"),)
+    return Catalog({slug: Model(slug, model_class, one, price, routes, context_window=9) for slug in slugs}, {})
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,13 @@ def test_only_what_the_key_may_use() -> None:
     key = Key("k", "acme", Tier("t", classes=frozenset({"budget"})))
 
     assert not_found(catalog("gpt-4o"), key, "gpt-4o").message == MODEL_NOT_FOUND.message
+
+
+def test_only_what_may_be_computed_where_the_key_wants_it() -> None:
+    """A model that is computed nowhere the key's calls may go is not named."""
+    key = Key("k", "acme", Tier("t"), residency="id_only")
+
+    assert not_found(catalog("gpt-4o"), key, "gpt-4").message == MODEL_NOT_FOUND.message
 
 
 def test_hostile_names_cost_little() -> None:
