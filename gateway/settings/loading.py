@@ -132,7 +132,7 @@ def from_document(
     }
     written = document.get("models", {})
     if good(scalars["catalogue"]).get("shipped"):
-        document = with_shipped(document, presets)
+        document = with_shipped(document)
     tables: dict[str, Any] = {
         "metering": reader.table(MeteringSettings, document.get("metering", {}), "metering"),
         "providers": _entries(reader, ProviderEntry, document, "providers", checks.label),

@@ -8,11 +8,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from gateway.providers.presets import Preset
-
 Table = Mapping[str, Any]
 
 _ABOUT_THE_ROW = ("source", "checked")  # for whoever keeps the file
+_PLACE = "aws_region"  # of an account; of a route in the file, how that begins
 
 
 @cache
@@ -28,7 +27,7 @@ def shipped_presets() -> frozenset[str]:
     return frozenset(route["provider"] for row in shipped_models().values() for route in row["routes"])
 
 
-def with_shipped(document: Table, presets: Mapping[str, Preset]) -> Table:
+def with_shipped(document: Table) -> Table:
     """
     *document* with the shipped models that its providers have. A model of its own takes the place of the shipped one of
     that name member by member: what it does not say stays as shipped.
@@ -38,11 +37,11 @@ def with_shipped(document: Table, presets: Mapping[str, Preset]) -> Table:
     own = document.get("models", {})
     if not isinstance(own, Mapping):
         return document
-    accounts = _accounts(document.get("providers"), presets)
+    providers = document.get("providers")
     models: dict[str, Any] = {}
     for slug, row in shipped_models().items():
         facts = {name: value for name, value in row.items() if name not in _ABOUT_THE_ROW}
-        facts["routes"] = [route for shipped in row["routes"] for route in _routes(shipped, accounts)]
+        facts["routes"] = [route for shipped in row["routes"] for route in _routes(shipped, providers)]
         said = own.get(slug)
         if isinstance(said, Mapping):
             models[slug] = _changed(facts, said)
@@ -60,20 +59,11 @@ def _changed(facts: dict[str, Any], said: Table) -> dict[str, Any]:
     return {**facts, **said}
 
 
-def _accounts(providers: object, presets: Mapping[str, Preset]) -> list[tuple[str, str, str]]:
-    """Name, preset and region of each provider in the file."""
-    if not isinstance(providers, Mapping):
-        return []
-    accounts = []
-    for name, entry in providers.items():
-        preset = presets.get(str(entry.get("preset"))) if isinstance(entry, Mapping) else None
-        if preset is not None:
-            accounts.append((str(name), preset.name, str(entry.get("region", preset.region)).upper()))
-    return accounts
-
-
-def _routes(shipped: Table, accounts: list[tuple[str, str, str]]) -> Iterator[dict[str, Any]]:
-    """A route for each account at the row's preset, and in its region where it names one."""
-    for name, preset, region in accounts:
-        if preset == shipped["provider"] and shipped.get("region", region) == region:
-            yield {**{member: value for member, value in shipped.items() if member != "region"}, "provider": name}
+def _routes(shipped: Table, providers: object) -> Iterator[dict[str, Any]]:
+    """A route for each account at the row's preset, and in its part of Amazon's cloud where it names one."""
+    members = {name: value for name, value in shipped.items() if name != _PLACE}
+    for name, entry in providers.items() if isinstance(providers, Mapping) else ():
+        if not isinstance(entry, Mapping) or entry.get("preset") != shipped["provider"]:
+            continue
+        if str(entry.get(_PLACE, "")).startswith(shipped.get(_PLACE, "")):
+            yield {**members, "provider": name}

@@ -22,7 +22,7 @@ from gateway.settings import (
     shipped_presets,
     warnings_text,
 )
-from gateway.settings.shipped import shipped_models
+from gateway.settings.shipped import shipped_models, with_shipped
 
 # Presets whose models cannot be known: they are called what their operator calls them, or priced by nobody.
 OPERATORS_OWN = {"azure", "ollama", "vllm", "openai_compatible", "anthropic_compatible"}
@@ -51,13 +51,20 @@ def catalog(*presets: str, models: Any = None, **providers: dict[str, Any]) -> C
 
 @cache
 def everything() -> Catalog:
-    """Every row, at an account of its preset in each region that a row names."""
+    """Every row as a model, with each of its routes at an account of the preset in the place that it is for."""
     presets = {name: PRESETS.get(name, replace(PRESETS["openai"], name=name)) for name in sorted(shipped_presets())}
-    routes = [route for row in shipped_models().values() for route in row["routes"]]
-    wanted = {(route["provider"], route.get("region", "US")) for route in routes}
-    accounts = {f"{name}-{region}": provider(name, region=region) for name, region in sorted(wanted)}
-    document = {"catalogue": {"shipped": True}, "providers": accounts}
-    return build_catalog(from_document(document, {}, {}, presets=presets), presets)
+    places = {None: "US", "us-": "US", "eu-": "EU", "ap-southeast-3": "ID", "ap-southeast-1": "SG", "us-west-2": "US"}
+    accounts = {f"{name}.{at}": provider(name, region=region) for name in presets for at, region in places.items()}
+    models = {}
+    for slug, row in shipped_models().items():
+        facts = {name: value for name, value in row.items() if name not in ("source", "checked")}
+        routes = [
+            {"provider": f"{route['provider']}.{route.get('aws_region')}", "model": route["model"]}
+            for route in row["routes"]
+        ]
+        models[slug] = facts | {"routes": routes}
+    document = {"providers": accounts, "models": models}
+    return build_catalog(from_document(document, {"AWS_REGION": "us-east-1"}, {}, presets=presets), presets)
 
 
 # -- the file --
@@ -91,12 +98,8 @@ def test_documented_slugs() -> None:
 
 
 def test_each_row_is_a_model() -> None:
-    """With an account at each vendor every row is a model, with a route for each of its own."""
-    models = everything().models
-
-    assert {slug: len(model.routes) for slug, model in models.items()} == {
-        slug: len(row["routes"]) for slug, row in shipped_models().items()
-    }
+    """Every row is read without a problem."""
+    assert everything().models.keys() == shipped_models().keys()
 
 
 def prices(model: Model) -> list[Price]:
@@ -125,15 +128,23 @@ def test_class_follows_the_price(slug: str) -> None:
     assert model.model_class == expected
 
 
-@pytest.mark.parametrize("slug", [slug for slug in shipped_models() if slug.endswith(("-id", "-sg", "-us", "-eu"))])
-def test_a_region_in_a_slug_is_kept(slug: str) -> None:
-    """A slug that ends in a region has routes in that region alone, and where a key may ask for it, fails closed."""
-    region = slug.rpartition("-")[2].upper()
+@pytest.mark.parametrize(
+    ("ending", "aws_region", "residency"),
+    [
+        ("us", "us-", "any"),
+        ("eu", "eu-", "any"),
+        ("id", "ap-southeast-3", "id_only"),
+        ("sg", "ap-southeast-1", "sg_only"),
+    ],
+)
+def test_a_region_in_a_slug_is_kept(ending: str, aws_region: str, residency: str) -> None:
+    """A slug that ends in a region is for accounts there alone, and where a key may ask for it, fails closed."""
+    found = {slug: row for slug, row in shipped_models().items() if slug.endswith(f"-{ending}")}
 
-    model = everything().models[slug]
-
-    assert {route.provider.region for route in model.routes} == {region}
-    assert model.residency == {"ID": "id_only", "SG": "sg_only"}.get(region, "any")
+    assert len(found) >= 4
+    for slug, row in found.items():
+        assert [route["aws_region"] for route in row["routes"]] == [aws_region]
+        assert everything().models[slug].residency == residency
 
 
 # -- when they are served --
@@ -179,15 +190,22 @@ def test_each_account_is_a_route() -> None:
     assert [route.id for route in models["gpt-4o"].routes] == ["second/gpt-4o", "first/gpt-4o"]
 
 
-def test_a_region_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row that names a region is served by a provider that computes there, and by no other."""
-    row = dict(shipped_models()["gpt-4o"], routes=[{"provider": "openai", "model": "x", "region": "SG"}])
-    monkeypatch.setattr("gateway.settings.shipped.shipped_models", lambda: {"gpt-4o-sg": row})
+def test_an_account_elsewhere_is_no_route() -> None:
+    """A row that names a part of Amazon's cloud is served by accounts there, in the file's order, and by no other."""
+    regions = {"a": "eu-west-1", "b": "us-east-1", "c": "us-west-2", "d": "ap-southeast-3", "e": "ap-northeast-1"}
+    accounts = {name: {"preset": "bedrock", "aws_region": region} for name, region in regions.items()}
 
-    models = catalog("openai", near=provider("openai", region="sg")).models
+    models = with_shipped({"providers": accounts})["models"]
 
-    assert [route.id for route in models["gpt-4o-sg"].routes] == ["near/x"]
-    assert catalog("openai").models == {}
+    routes = {slug: [(route["provider"], route["model"]) for route in models[slug]["routes"]] for slug in models}
+    bare = "anthropic.claude-sonnet-5-5"
+    assert routes["claude-sonnet-bedrock"] == [
+        ("b", f"us.{bare}"), ("c", f"us.{bare}"), ("a", f"eu.{bare}"), ("d", bare),
+    ]  # fmt: skip
+    assert routes["claude-sonnet-bedrock-id"] == [("d", bare)]
+    assert "claude-sonnet-bedrock-sg" not in routes
+    assert len(routes["claude-sonnet-bedrock-global"]) == len(accounts)
+    assert all("aws_region" not in route for slug in models for route in models[slug]["routes"])
 
 
 # -- what a file changes --
