@@ -14,6 +14,7 @@ from gateway.dialects.neutral import (
     Cited,
     Counted,
     Finished,
+    Pictured,
     Reason,
     Refused,
     Said,
@@ -111,6 +112,8 @@ class Blocks:
         """Add what *event* says."""
         if isinstance(event, Said | Refused):
             self._going_on("text").words.append(event.text)
+        elif isinstance(event, Pictured):
+            self._going_on("text").words.append(picture_text(event))
         elif isinstance(event, Thought):
             self._think(event)
         elif isinstance(event, Cited):
@@ -145,6 +148,11 @@ class Blocks:
         block = _Block(head, [], [])
         self._blocks.append(block)
         return block
+
+
+def picture_text(event: Pictured) -> str:
+    """A picture in Markdown: no block of an answer could hold it."""
+    return f"\n![image](data:{event.media_type};base64,{event.data})\n"
 
 
 def message(journey: Journey, content: list[dict[str, Any]], ending: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gateway.dialects.anthropic_body_thinking import write_thinking
 from gateway.dialects.anthropic_body_tools import write_tools
 from gateway.dialects.anthropic_body_turns import Conversation, write_turns
 from gateway.dialects.neutral import Notes, Prompt, Target
-from gateway.dialects.validate import refuse
+from gateway.dialects.validate import refuse, refuse_members
 from gateway.wire.values import decode_values
 
 DEFAULT_MAX_TOKENS = 32_000
@@ -64,9 +64,7 @@ def _check(prompt: Prompt) -> None:
     if prompt.n > 1:
         name = prompt.names.get("n", "n")
         raise refuse(name, f"{name}: this model gives one answer per request.")
-    for name, why in _REFUSED.items():
-        if name in prompt.others:
-            raise refuse(name, f"{name}: {why}")
+    refuse_members(prompt.others, _REFUSED)
     form, name = prompt.response_format, prompt.names.get("response_format", "response_format")
     if form is not None and form.schema is None:
         raise refuse(name, f"{name}: this model keeps to a JSON schema only; send one as json_schema.")

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Raw
 
 from gateway.dialects.neutral import Document, Image, Notes, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.part_signatures import read_signature
 from gateway.dialects.validate import refuse
 
 Block = dict[str, Any]
@@ -33,8 +34,8 @@ def content_block(part: Text | Image | Document, place: str, notes: Notes) -> Bl
 
 
 def thinking_block(part: Thinking, place: str, notes: Notes) -> Block | None:
-    """Earlier reasoning; without its signature the API would refuse it."""
-    if part.redacted is not None:
+    """Earlier reasoning; without its signature, or with one of another kind, the API would refuse it."""
+    if part.redacted is not None and read_signature(part.redacted) is None:
         return {"type": "redacted_thinking", "data": part.redacted}
     if part.signature is None:
         notes.drop(place)

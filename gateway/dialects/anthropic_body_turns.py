@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gateway.dialects.anthropic_body_blocks import Block, call_block, content_block, result_block, thinking_block
 from gateway.dialects.anthropic_body_ids import CallIds
-from gateway.dialects.neutral import Message, Notes, Part, Prompt, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.neutral import Image, Message, Notes, Part, Prompt, Text, Thinking, ToolCall, ToolResult
 from gateway.dialects.validate import refuse
 
 OPENING = "Hello."  # what the user says where the assistant spoke first
@@ -99,6 +99,9 @@ class _Turns:
             turn = self._turn(role)
             self.called[part.name] = None
             turn.blocks.append((call_block(part, self._ids.call(part.id, place)), place))
+            return
+        if isinstance(part, Image) and role == "assistant":  # which another model drew: here only the user shows any
+            self._notes.drop(place)
             return
         if isinstance(part, Thinking):
             found = thinking_block(part, place, self._notes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_answer import Blocks, Ending, message
+from gateway.dialects.anthropic_answer import Blocks, Ending, message, picture_text
 from gateway.dialects.base import Journey
 from gateway.dialects.neutral import (
     AnswerEvent,
@@ -17,6 +17,7 @@ from gateway.dialects.neutral import (
     Cited,
     Counted,
     Finished,
+    Pictured,
     Refused,
     Said,
     Thought,
@@ -123,6 +124,9 @@ class AnthropicWriter:
             out += start + _stop(index)
         return out
 
+    def _picture(self, event: Pictured) -> bytes:
+        return self._say(Said(picture_text(event)))
+
     def _cite(self, event: Cited) -> bytes:
         if not fits(event.citation):  # a number of over 64 bits
             return b""
@@ -181,6 +185,7 @@ _WRITE: dict[type, Callable[[AnthropicWriter, Any], bytes]] = {
     Called: AnthropicWriter._call,
     Argued: AnthropicWriter._argue,
     Cited: AnthropicWriter._cite,
+    Pictured: AnthropicWriter._picture,
 }
 
 

@@ -45,14 +45,14 @@ def read_failure(
     kind = _CALLERS_FAULT.get(status)
     if kind is not None:
         if _error_object(body).get("code") == "model_not_found":  # the caller named ours; the route has the wrong name
-            return _refused("no_such_model", detail)
+            return refused("no_such_model", detail)
         return _callers_fault(dialect, kind, body, detail)
     if status in _CREDENTIAL:
-        return _refused("credential", detail)
+        return refused("credential", detail)
     if status < 400:
-        return _refused("redirect" if status >= 300 else "protocol", detail)
+        return refused("redirect" if status >= 300 else "protocol", detail)
     if status < 500 and status not in _PASSING:
-        return _refused(f"status_{status}", detail)
+        return refused(f"status_{status}", detail)
     return Failure(
         "upstream_error",
         f"status_{status}",
@@ -62,7 +62,7 @@ def read_failure(
     )
 
 
-def _refused(reason: str, detail: str) -> Failure:
+def refused(reason: str, detail: str) -> Failure:
     """The failure of a route that is set up wrongly: the provider will say the same until somebody mends it."""
     return Failure("upstream_error", reason, PROVIDER_REFUSES, retryable=False, detail=detail)
 

@@ -79,8 +79,8 @@ class Message(Struct, frozen=True):
     """One turn. `place` names it for refusals and notes, as in `messages[3]`.
 
     `places` names each of `parts` likewise, where a dialect tells them apart; see `place_of`. A user's turn has texts,
-    images, documents and tool results; the assistant's has texts, thinking and tool calls. Neighbours may have the same
-    role.
+    images, documents and tool results; the assistant's has texts, thinking and tool calls, and images that it drew.
+    Neighbours may have the same role.
     """
 
     role: Literal["user", "assistant"]
@@ -256,6 +256,13 @@ class Cited(Struct, frozen=True):
     chars: int = 0
 
 
+class Pictured(Struct, frozen=True, gc=False):
+    """A picture that the model made, whole: `data` in base64."""
+
+    media_type: str
+    data: str
+
+
 Reason = Literal["stop", "stop_sequence", "length", "context_window", "tool_calls", "refusal", "pause"]
 
 
@@ -277,7 +284,7 @@ class Counted(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
-AnswerEvent = Begin | Said | Refused | Thought | Called | Argued | Cited | Finished | Counted
+AnswerEvent = Begin | Said | Refused | Thought | Called | Argued | Cited | Pictured | Finished | Counted
 
 
 class Target(Struct, frozen=True, gc=False):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from gateway.dialects.cache_marks import has_cache_marks
 from gateway.dialects.neutral import Notes, Prompt, ResponseFormat, Target, Tool
 from gateway.dialects.openai_body_messages import write_messages
 from gateway.dialects.openai_body_reasoning import write_reasoning
@@ -73,7 +74,7 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
     _write_tools(body)
     write_reasoning(prompt, body.traits, body.put, notes)
     _write_rest(body)
-    if _has_cache_marks(prompt):
+    if has_cache_marks(prompt):
         notes.drop("cache_control")
     messages = write_messages(prompt, body.traits, notes)
     stream = {"stream": True, "stream_options": {"include_usage": True}} if target.stream else {}
@@ -169,11 +170,3 @@ def _response_format(wanted: ResponseFormat) -> Mapping[str, object]:
     said = {"description": wanted.description, "schema": wanted.schema, "strict": wanted.strict}
     schema = {name: value for name, value in said.items() if value is not None}
     return {"type": "json_schema", "json_schema": {"name": wanted.name or _ANSWER, **schema}}
-
-
-def _has_cache_marks(prompt: Prompt) -> bool:
-    marked: list[Any] = [*prompt.system, *prompt.tools]
-    for message in prompt.messages:
-        marked += message.parts
-        marked += [inner for part in message.parts for inner in getattr(part, "parts", ())]
-    return any(getattr(item, "cache", None) is not None for item in marked)

@@ -15,6 +15,7 @@ from gateway.dialects.neutral import (
     Cited,
     Counted,
     Finished,
+    Pictured,
     Reason,
     Refused,
     Said,
@@ -36,9 +37,10 @@ FINISH_REASONS: dict[Reason, str] = {
 class Deltas:
     """Turns the events of one answer into deltas, in order.
 
-    Thinking is `reasoning_content`, as DeepSeek has it. Signatures and ciphertexts are `reasoning_details`, as
-    OpenRouter documents them: a client that sends a message back whole returns them too. Their entries and those of
-    `annotations` have an `index` besides, by which OpenAI's own library puts pieces together; it fails without one.
+    Thinking is `reasoning_content`, as DeepSeek has it. Signatures and ciphertexts are `reasoning_details`, and
+    pictures `images`, as OpenRouter documents them: a client that sends a message back whole returns them too. Their
+    entries and those of `annotations` have an `index` besides, by which OpenAI's own library puts pieces together; it
+    fails without one.
 
     Attributes:
         chars: Length of the text so far.
@@ -50,6 +52,7 @@ class Deltas:
         self.chars = 0
         self._details = 0
         self._annotations = 0
+        self._images = 0
         self._counts: dict[str, int] = {}
 
     def of(self, event: AnswerEvent) -> dict[str, Any] | None:
@@ -115,6 +118,11 @@ class Deltas:
         entry = {"index": self._annotations - 1, "type": "url_citation", "url_citation": citation}
         return {"annotations": [entry]}
 
+    def _pictured(self, event: Pictured) -> dict[str, Any]:
+        image = {"url": f"data:{event.media_type};base64,{event.data}"}
+        self._images += 1
+        return {"images": [{"index": self._images - 1, "type": "image_url", "image_url": image}]}
+
     def _remark(self, note: str) -> None:
         self.note = self.note or note
 
@@ -127,6 +135,7 @@ _MAKERS: dict[type[AnswerEvent], Callable[[Deltas, Any], dict[str, Any] | None]]
     Called: Deltas._called,
     Argued: Deltas._argued,
     Cited: Deltas._cited,
+    Pictured: Deltas._pictured,
 }
 _USAGE_DETAILS = {
     "prompt_tokens_details": ("cached_tokens", "cache_write_tokens"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.errors import TRUNCATED, Failure, UpstreamFailed
+from gateway.core.errors import TRUNCATED, UpstreamFailed
 from gateway.dialects.answer import read_answer
 from gateway.dialects.failures import ABSENT, in_band_failure, malformed
 from gateway.dialects.lane import read_json
@@ -27,6 +27,7 @@ from gateway.dialects.openai_chunk import (
 from gateway.dialects.openai_endings import counted, cuts_off, finished
 from gateway.dialects.openai_usage import UsageReader
 from gateway.dialects.openai_words import has_unknown, plain_words, words
+from gateway.dialects.reading import AnswerState
 from gateway.dialects.template import RELEARN_AFTER, Template, learn
 from gateway.dialects.tool_arguments import is_object
 from gateway.wire.sse import Event
@@ -38,14 +39,11 @@ _DETAILS = b'"reasoning_details"'
 _LIKENESS = {Said: (b'"content":',), Thought: (b'"reasoning_content":', b'"reasoning":'), Argued: (b'"arguments":',)}
 
 
-class OpenAIReader:
+class OpenAIReader(AnswerState):
     """Choice 0 of a stream of chunks, or of one JSON answer; translated requests ask for no other."""
 
     def __init__(self) -> None:
-        self.complete = False
-        self.ended = False
-        self.progress = 0
-        self.note: str | None = None
+        super().__init__()
         self._id: str | None = None  # of the answer, "" where it has none; None before it begins
         self._reason = ""  # as last said; content behind it takes it back
         self._usage = UsageReader()
@@ -219,16 +217,6 @@ class OpenAIReader:
             return self._fail(TRUNCATED)
         self.ended = True
         return ()
-
-    def _fail(self, failure: Failure) -> Sequence[AnswerEvent]:
-        if not self.complete:
-            raise UpstreamFailed(failure)
-        self._remark(f"after_finish:{failure.reason}")
-        self.ended = True
-        return ()
-
-    def _remark(self, note: str) -> None:
-        self.note = self.note or note
 
 
 def _said(text: str) -> Sequence[AnswerEvent]:

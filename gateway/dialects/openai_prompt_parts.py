@@ -14,6 +14,7 @@ from gateway.dialects.validate import name_of, refuse, text_of
 
 TEXTS = frozenset({"text"})
 SPOKEN = frozenset({"text", "refusal"})
+DRAWN = frozenset({"image_url"})
 SHOWN = frozenset({"text", "image_url", "file"})
 
 _URLS = ("https://", "http://")

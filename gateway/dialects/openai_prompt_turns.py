@@ -7,7 +7,16 @@ from typing import Any, Literal
 
 from gateway.dialects.neutral import Document, Image, Message, Notes, Text, ToolCall, ToolResult
 from gateway.dialects.openai_prompt_arguments import ArgumentReader
-from gateway.dialects.openai_prompt_parts import SHOWN, SPOKEN, TEXTS, Placed, mark_last, read_cache, read_content
+from gateway.dialects.openai_prompt_parts import (
+    DRAWN,
+    SHOWN,
+    SPOKEN,
+    TEXTS,
+    Placed,
+    mark_last,
+    read_cache,
+    read_content,
+)
 from gateway.dialects.openai_prompt_raw import note_others
 from gateway.dialects.openai_prompt_thoughts import read_thoughts
 from gateway.dialects.validate import name_of, refuse, text_of
@@ -15,7 +24,7 @@ from gateway.dialects.validate import name_of, refuse, text_of
 _TOLD = frozenset({"role", "content", "cache_control"})
 _ASKED = frozenset({*_TOLD, "name"})
 _SAID = frozenset(
-    {*_ASKED, "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "reasoning_details"}
+    {*_ASKED, "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "reasoning_details", "images"}
 )
 _GAVE = frozenset({*_ASKED, "tool_call_id"})  # the name repeats the call's
 
@@ -79,6 +88,7 @@ class _Turns:
         refusal = text_of(message.get("refusal") or "", f"{place}.refusal")
         if refusal:
             parts.append(Placed(f"{place}.refusal", Text(refusal)))
+        parts += read_content(_bare(message.get("images")), f"{place}.images", DRAWN, self._notes)
         parts += self._calls(message.get("tool_calls") or [], f"{place}.tool_calls")
         if message.get("function_call") is not None:
             parts.append(self._function_call(message["function_call"], f"{place}.function_call"))
@@ -135,6 +145,13 @@ class _Turns:
         name = text_of(message.get("name") or "", f"{place}.name") or None
         kept, places = tuple(part for _, part in parts), tuple(where for where, _ in parts)
         self.messages.append(Message(role, kept, place, name, places))
+
+
+def _bare(images: Any) -> Any:
+    """Pictures of an answer as parts: without the index that puts the pieces of a stream together."""
+    if not isinstance(images, list):
+        return images
+    return [{k: v for k, v in each.items() if k != "index"} if isinstance(each, dict) else each for each in images]
 
 
 _ROLES: dict[str, Callable[[_Turns, dict[str, Any], str], None]] = {

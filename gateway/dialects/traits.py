@@ -20,14 +20,21 @@ class Traits(Struct, frozen=True):
     Attributes:
         names: Its own names of members.
         lacks: Members that it refuses.
-        efforts: What `reasoning_effort` may be, from the least on; empty where it must not be sent.
+        efforts: What `reasoning_effort`, or Gemini's `thinkingLevel`, may be, from the least on; empty where neither
+            must be sent.
         switch: It has DeepSeek's `thinking` object, which turns thinking on and off.
         effort_with_tools: The one effort that goes with tools, and has to be given then.
         remembers: It takes `reasoning_content` in history, and wants it in turns that call tools. Others refuse it.
-        continues: It continues an assistant's last turn that has `prefix`; others begin a new one behind it.
+        continues: It continues an assistant's last turn, where OpenAI's dialect is spoken if that has `prefix`; others
+            begin a new one behind it.
         call_ids: What ids of tool calls look like.
         thinking: How it is told to think where its dialect knows both: with a budget of tokens, or by itself with an
             effort. Models take one of the two, or the other, or either.
+        budgets: The least and the most tokens that Gemini's `thinkingBudget` may name, 0 apart; None where it must not
+            be sent.
+        rests: A budget of 0 turns its thinking off.
+        signs: It refuses its own calls in history without the signature that came with them.
+        sees_results: Results of tools may have pictures and PDFs inside.
         call_id_chars: How long one of ours is that replaces an id which does not look like that.
     """
 
@@ -41,6 +48,10 @@ class Traits(Struct, frozen=True):
     call_ids: re.Pattern[str] = re.compile(rf".{{1,{_MAX_CALL_ID_CHARS}}}", re.DOTALL)
     call_id_chars: int = _MAX_CALL_ID_CHARS
     thinking: Literal["budget", "adaptive"] = "budget"
+    budgets: tuple[int, int] | None = None
+    rests: bool = False
+    signs: bool = False
+    sees_results: bool = False
 
     def call_id(self, original: str) -> str:
         """*original*, or where the model would refuse it, always the same other id."""

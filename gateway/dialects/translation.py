@@ -90,6 +90,8 @@ class TranslationLane(EventLane):
         if self.complete:
             self._conclude()
         usage, basis = self._lane.measure()
+        if not self.complete:
+            usage = self._counts.at_least(usage)
         return self._counts.complete(usage), basis
 
     def received_tokens(self) -> int:
@@ -161,7 +163,7 @@ def _unbounded(rules: LaneRules) -> LaneRules:
 
 
 class _Counts:
-    """What a provider counted that the client's dialect has no word for, but the books have."""
+    """What a provider counted that the client's dialect has no word for, or none yet, but the books have."""
 
     def __init__(self) -> None:
         self._said: dict[str, int | None] = {}
@@ -169,8 +171,13 @@ class _Counts:
     def take(self, event: AnswerEvent) -> None:
         """Note what *event* counts, if it does."""
         if isinstance(event, Counted):
-            counts = {"cache_write_tokens": event.cache_write_tokens, "reasoning_tokens": event.reasoning_tokens}
+            counts = structs.asdict(event)
             self._said.update({name: value for name, value in counts.items() if value is not None})
+
+    def at_least(self, usage: Usage) -> Usage:
+        """*usage* of a cut stream, whose provider may have counted more than we have heard, such as hidden thinking."""
+        said = self._said.get("completion_tokens") or 0
+        return merge(usage, completion_tokens=max(usage.completion_tokens, said))
 
     def complete(self, usage: Usage) -> Usage:
         """*usage* with those counts, as far as they can be part of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -46,6 +46,13 @@ def read_facts(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 def refuse(param: str, message: str) -> GatewayError:
     """A 400 about *param*."""
     return GatewayError(INVALID_REQUEST, message, param=param)
+
+
+def refuse_members(members: Container[str], reasons: Mapping[str, str]) -> None:
+    """Raise GatewayError for the first of *reasons* that is about one of *members*."""
+    for name, why in reasons.items():
+        if name in members:
+            raise refuse(name, f"{name}: {why}")
 
 
 def text_of(value: object, place: str) -> str:

@@ -55,6 +55,11 @@ def api_key(key: str) -> tuple[str, str]:
     return "api-key", key
 
 
+def x_goog_api_key(key: str) -> tuple[str, str]:
+    """Google's own header."""
+    return "x-goog-api-key", key
+
+
 def azure_path(model: str, *, stream: bool) -> str:
     """Azure names a model by its deployment, in the path; the body's `model` is not looked at."""
     return f"/openai/deployments/{quote(model, safe='')}/chat/completions?api-version={AZURE_VERSION}"
@@ -81,6 +86,14 @@ _ROWS = (
     ),
     Preset(
         "fireworks", "openai_chat", bearer, "https://api.fireworks.ai/inference/v1", key_variable="FIREWORKS_API_KEY"
+    ),
+    Preset(
+        "gemini",
+        "gemini_content",
+        x_goog_api_key,
+        "https://generativelanguage.googleapis.com/v1beta",
+        key_variable="GEMINI_API_KEY",
+        note="its own API, with keys of Google AI Studio",
     ),
     Preset("groq", "openai_chat", bearer, "https://api.groq.com/openai/v1", key_variable="GROQ_API_KEY"),
     Preset(

@@ -42,6 +42,21 @@ _MISTRAL = Traits(
 # Anthropic's guide to adaptive thinking: recommended from 4.6 on, and from 4.7 on there is nothing else.
 _ADAPTIVE = Traits(thinking="adaptive")
 
+# Google's guides to thinking, to thought signatures, to function calling and to what is new in each version. Budgets up
+# to Gemini 2.5, levels from 3 on. From 3 on calls have to come back signed, and results may have files inside; from 3.6
+# on, and in 3.5 Flash-Lite, sampling is not looked at, and a conversation may not end with the model.
+_GEMINI_2 = Traits(continues=True)
+_GEMINI_2_5 = structs.replace(_GEMINI_2, budgets=(1, 24_576), rests=True)
+_GEMINI_2_5_LITE = structs.replace(_GEMINI_2_5, budgets=(512, 24_576))
+_GEMINI_2_5_PRO = structs.replace(_GEMINI_2_5, budgets=(128, 32_768), rests=False)
+_GEMINI_3 = Traits(signs=True, sees_results=True, continues=True, efforts=("minimal", "low", "medium", "high"))
+_GEMINI_3_PRO = structs.replace(_GEMINI_3, efforts=("low", "high"))
+_GEMINI_3_1_PRO = structs.replace(_GEMINI_3, efforts=("low", "medium", "high"))
+_GEMINI_3_6 = structs.replace(_GEMINI_3, continues=False, lacks=frozenset({"temperature", "top_p", "top_k"}))
+_GEMINI_3_7 = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high"))
+_GEMINI_4 = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high"))
+_GEMINI_4_HYDROGEN = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high", "xhigh"))
+
 # By the beginning of the name; the first that fits.
 _ROWS: tuple[tuple[str, Traits], ...] = (
     ("gpt-5-chat", Traits(names=_OPENAI.names)),
@@ -64,6 +79,21 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     ("kimi-k2.", structs.replace(_KIMI, switch=True)),
     ("kimi-", _KIMI),
     *((name, _MISTRAL) for name in ("mistral-", "ministral-", "magistral-", "codestral-", "devstral-", "pixtral-")),
+    ("gemini-2.5-pro", _GEMINI_2_5_PRO),
+    ("gemini-2.5-flash-lite", _GEMINI_2_5_LITE),
+    ("gemini-2.5-flash-image", _GEMINI_2),
+    ("gemini-2.5-", _GEMINI_2_5),
+    ("gemini-2", _GEMINI_2),
+    ("gemini-3-pro", _GEMINI_3_PRO),
+    ("gemini-3.1-pro", _GEMINI_3_1_PRO),
+    ("gemini-3-", _GEMINI_3),
+    ("gemini-3.1-", _GEMINI_3),
+    ("gemini-3.5-", _GEMINI_3_6),  # 3.5 Flash is answered by 3.6
+    ("gemini-3.6-", _GEMINI_3_6),
+    ("gemini-3.", _GEMINI_3_7),
+    ("gemini-4-hydrogen", _GEMINI_4_HYDROGEN),
+    # Newer ones, and the names that move on (`gemini-flash-latest`), get what all of the newest take.
+    ("gemini-", _GEMINI_4),
     *((f"claude-{name}", _ADAPTIVE) for name in ("opus-4-6", "sonnet-4-6", "opus-4-7", "opus-4-8")),
     *((f"claude-{name}", _ADAPTIVE) for name in ("opus-5", "sonnet-5", "haiku-5", "fable-5", "mythos-")),
     *((name, _MISTRAL) for name in ("open-mistral-", "open-mixtral-", "labs-", "voxtral-")),

@@ -46,7 +46,10 @@ def test_row(preset: Preset) -> None:
     name, value = preset.auth(KEY)
 
     assert preset.dialect in DIALECTS
-    assert (name.lower(), value) in {("authorization", f"Bearer {KEY}"), ("x-api-key", KEY), ("api-key", KEY)}
+    assert (name.lower(), value) in {
+        ("authorization", f"Bearer {KEY}"),
+        *((header, KEY) for header in ("x-api-key", "api-key", "x-goog-api-key")),
+    }
     assert preset.base_url is None or checks.base_url(preset.base_url) == preset.base_url
     assert preset.base_url is None or preset.base_url.startswith(
         "https://" if preset.type == "cloud_direct" else "http://127.0.0.1:"
@@ -71,7 +74,8 @@ def test_request(preset: Preset, asking: ClientDialectName) -> None:
 
     assert request.url == base_url + (preset.path or dialect.upstream_path)("theirs", stream=False)
     assert preset.auth(KEY) in request.headers
-    assert json.loads(request.body)["model"] == "theirs"
+    assert json.loads(request.body).get("model", "in the path") in ("theirs", "in the path")
+    assert "theirs" in request.url or b'"theirs"' in request.body
     assert KEY not in repr(request)
 
 
@@ -86,6 +90,18 @@ def test_azure_deployments() -> None:
         "?api-version=2024-10-21"
     )
     assert ("api-key", KEY) in request.headers
+
+
+@pytest.mark.parametrize(("stream", "method"), [(True, "streamGenerateContent?alt=sse"), (False, "generateContent")])
+def test_gemini_methods(stream: bool, method: str) -> None:
+    """Gemini's path names the model and the method, written so that no name of a model can lead anywhere else."""
+    body = json.dumps({**json.loads(BODY), "stream": stream}).encode()
+    call = CLIENT_DIALECTS["openai_chat"].read_call(body, CallOptions(), ())
+    base_url = PRESETS["gemini"].base_url or ""
+
+    urls = [asked(PRESETS["gemini"], base_url, call, name).url for name in ("models/g-1", "g/../x?key=y#z")]
+
+    assert urls == [f"{base_url}/models/g-1:{method}", f"{base_url}/models/g%2F..%2Fx%3Fkey%3Dy%23z:{method}"]
 
 
 @pytest.mark.parametrize("dialect", CLIENT_DIALECTS)

@@ -9,13 +9,17 @@ import pytest
 
 from tests.golden.replay import CASES, FIXTURES, replay
 
-OTHERS = {"openai": "request.anthropic.json", "anthropic": "request.openai.json"}
+OTHERS = {"openai": "request.anthropic.json", "anthropic": "request.openai.json", "gemini": "request.openai.json"}
 INPUTS = {"source.txt", "request.json", *OTHERS.values()}
 ANSWERS = {"upstream.sse", "upstream.json", "upstream_error.json"}
 KINDS = {
     "openai": {"text", "tools", "reasoning", "length", "cached", "refusal", "content_filter", "error_midstream"},
     "anthropic": {"text", "tools", "thinking", "max_tokens", "cached", "refusal", "error_midstream"},
     "deepseek": {"text", "tools", "reasoning", "length", "cached", "cut"},
+    "gemini": {
+        "text", "tools", "reasoning", "budget", "length", "cached", "refusal", "blocked", "recited", "picture",
+        "schema", "malformed_call", "tool_result_unsigned", "cut", "rate_limited", "bad_key",
+    },
     "groq": {"text", "tools", "reasoning", "length", "cached", "error_midstream"},
     "azure": {"text", "tools", "filtered"},
     "cerebras": {"text", "tools", "reasoning"},
@@ -34,6 +38,7 @@ KINDS = {
 PAIRED = {
     "openai": {"text", "tool", "tools", "tool_result", "image", "reasoning", "refusal", "length"},
     "anthropic": {"text", "tool", "tools", "tool_result", "image", "thinking", "refusal", "max_tokens"},
+    "gemini": {"text", "tool", "tools", "tool_result", "image", "reasoning", "refusal", "length", "picture", "blocked"},
 }
 ERRORS = {"error_first", "error_midstream", "json_error"}
 
@@ -63,7 +68,7 @@ def test_every_kind_is_translated() -> None:
     wanted = {name: kinds | {f"json_{kind}" for kind in kinds} | ERRORS for name, kinds in PAIRED.items()}
     there = {name: {path.parent.name for path in (FIXTURES / name).glob(f"*/{OTHERS[name]}")} for name in PAIRED}
 
-    assert [wanted[name] - there[name] for name in PAIRED] == [set(), set()]
+    assert [wanted[name] - there[name] for name in PAIRED] == [set(), set(), set()]
 
 
 def test_the_documents_example() -> None:

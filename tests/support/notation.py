@@ -153,6 +153,33 @@ RST = reset()
 HANG = stall()
 
 
+def GC(
+    *parts: dict[str, Any], finish: str | None = None, tokens: tuple[int, ...] | None = None, **more: Any
+) -> bytes:
+    """A chunk of Gemini's dialect, in its line endings; *tokens* are prompt, answer and thoughts."""
+    candidate: dict[str, Any] = {"index": 0}
+    if parts:
+        candidate["content"] = {"parts": list(parts), "role": "model"}
+    if finish is not None:
+        candidate["finishReason"] = finish
+    body = {"candidates": [candidate], "modelVersion": "m", "responseId": "r1"}
+    if tokens is not None:
+        body["usageMetadata"] = GU(*tokens)
+    return b"data: " + json.dumps({**body, **more}).encode() + b"\r\n\r\n"
+
+
+def GU(prompt: int, answer: int | None = None, thoughts: int | None = None) -> dict[str, int]:
+    """`usageMetadata` of Gemini's dialect."""
+    total = prompt + (answer or 0) + (thoughts or 0)
+    counts = {"promptTokenCount": prompt, "candidatesTokenCount": answer, "thoughtsTokenCount": thoughts}
+    return {name: value for name, value in {**counts, "totalTokenCount": total}.items() if value is not None}
+
+
+def GT(text: str, **more: Any) -> bytes:
+    """A chunk of Gemini's dialect with a text."""
+    return GC({"text": text}, **more)
+
+
 def json_answer(
     text: str, tokens: tuple[int, int] = (7, 1), *, dialect: Dialect = "openai", finish: str | None = None, **more: Any
 ) -> Status:

@@ -1,0 +1,93 @@
+"""Neutral parts as parts of a Gemini turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.dialects.neutral import Document, Image, Notes, Part, Text, ToolResult
+from gateway.dialects.validate import refuse
+
+Written = dict[str, Any]
+
+# Of the files of the account that the gateway has there, which are no client's to name.
+_KEPT = "generativelanguage.googleapis.com"
+_PDF = "application/pdf"
+_ELSEWHERE = "Its files follow."
+# By the ending of a URL's path, where it is a known one: Google's guide to images. Without a type the provider looks.
+_TYPES = {
+    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
+    ".heic": "image/heic", ".heif": "image/heif", ".pdf": _PDF,
+}  # fmt: skip
+
+
+def is_file(part: Part) -> bool:
+    """Whether *part* is no text."""
+    return isinstance(part, Image) or (isinstance(part, Document) and (part.data is None or part.media_type == _PDF))
+
+
+def text_of_part(part: Part) -> Written:
+    """A text, or a document that is one."""
+    return {"text": _words(part)}
+
+
+def file_part(part: Part, place: str, notes: Notes) -> Written:
+    """
+    A picture or a PDF: its bytes, or its public URL, from which Google fetches it.
+
+    Raises:
+        GatewayError: It has neither, or a URL of the provider's own.
+    """
+    if isinstance(part, Image) and part.detail not in (None, "auto"):
+        notes.drop(f"{place}.image_url.detail")  # the one dialect that has it spells it so
+    if isinstance(part, Image | Document) and part.url is not None:
+        if _KEPT in part.url.lower():
+            raise refuse(place, f"{place}: files kept at the provider cannot be used here; send the file itself.")
+        known = _PDF if isinstance(part, Document) else _type_of(part.url)
+        return {"fileData": {"fileUri": part.url, **({"mimeType": known} if known is not None else {})}}
+    if isinstance(part, Image | Document) and part.data is not None:
+        return _inline(part)
+    raise refuse(place, f"{place}: this has neither a URL nor data.")
+
+
+def result_part(result: ToolResult, name: str, *, holds_files: bool) -> tuple[Written, Sequence[Part]]:
+    """
+    What the tool *name* gave back, and those of its files that have to stand outside.
+
+    Args:
+        holds_files: Whether the model takes files inside of results. By URL none does.
+    """
+    inside = [part for part in result.parts if is_file(part) and holds_files and _has_data(part)]
+    outside = [part for part in result.parts if is_file(part) and part not in inside]
+    lines = [_words(part) for part in result.parts if not is_file(part)]
+    if outside:
+        lines.append(_ELSEWHERE)
+    response = {"error" if result.is_error else "result": "\n".join(lines)}
+    written: Written = {"id": result.call_id, "name": name, "response": response}
+    if inside:
+        written["parts"] = [_inline(part) for part in inside]
+    return {"functionResponse": written}, outside
+
+
+def _words(part: Part) -> str:
+    if isinstance(part, Document):
+        return f"{part.name}\n{part.data}" if part.name else part.data or ""
+    return part.text if isinstance(part, Text) else ""
+
+
+def _has_data(part: Part) -> bool:
+    return isinstance(part, Image | Document) and part.data is not None
+
+
+def _inline(part: Part) -> Written:
+    assert isinstance(part, Image | Document)
+    return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
+
+
+def _type_of(url: str) -> str | None:
+    try:
+        path = urlsplit(url).path.lower()
+    except ValueError:
+        return None
+    return next((kind for ending, kind in _TYPES.items() if path.endswith(ending)), None)

@@ -1,0 +1,357 @@
+"""What a Gemini provider says, and what clients of either dialect hear of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import UpstreamFailed
+from gateway.core.usage import Usage
+from gateway.dialects.base import Lane
+from gateway.dialects.gemini_events import GeminiReader
+from gateway.dialects.neutral import Argued, Begin, Called, Cited, Counted, Finished, Pictured, Said, Thought
+from gateway.wire.sse import FrameSplitter
+from tests.support.notation import GC, GT, GU
+from tests.unit.dialects.conversations import RESET, check_anthropic, check_openai, hear
+from tests.unit.dialects.gemini import both_doors, to_chat, to_messages
+
+OpenDoor = Callable[[], Lane]
+CALL = {"functionCall": {"name": "f", "args": {"a": 1}}}
+
+
+def read(*chunks: bytes) -> list[Any]:
+    """The events of *chunks*, last words included, without counts."""
+    reader, out = GeminiReader(), []
+    for event in FrameSplitter(1 << 20).feed(b"".join(chunks)):
+        out += reader.take(event)
+    assert reader.complete
+    return [event for event in [*out, *reader.end()] if not isinstance(event, Counted)]
+
+
+def counts(*chunks: bytes) -> Counted:
+    """The last count of *chunks*."""
+    reader, out = GeminiReader(), []
+    for event in FrameSplitter(1 << 20).feed(b"".join(chunks)):
+        out += reader.take(event)
+    return [event for event in [*out, *reader.end()] if isinstance(event, Counted)][-1]
+
+
+def whole(*parts: dict[str, Any], finish: str = "STOP", **more: Any) -> list[Any]:
+    """The events of a JSON answer."""
+    candidate = {"content": {"parts": [*parts], "role": "model"}, "finishReason": finish, "index": 0}
+    return [*GeminiReader().whole(json.dumps({"candidates": [candidate], "responseId": "r1", **more}).encode())]
+
+
+def failure_of(*chunks: bytes) -> str:
+    with pytest.raises(UpstreamFailed) as caught:
+        read(*chunks)
+    return caught.value.failure.reason
+
+
+def test_text() -> None:
+    """Texts as they come; empty ones say nothing."""
+    assert read(GT("Once "), GT("upon"), GT("", finish="STOP")) == [
+        Begin("r1"), Said("Once "), Said("upon"), Finished("stop"),
+    ]  # fmt: skip
+
+
+def test_thoughts() -> None:
+    """Summaries of thinking are thoughts, never text."""
+    assert read(GC({"text": "hm", "thought": True}), GT("a", finish="STOP"))[1:3] == [Thought("hm"), Said("a")]
+
+
+def test_calls() -> None:
+    """Calls come whole, count from 0, keep their ids and get one where they have none, or have one twice."""
+    named = {"functionCall": {"name": "f", "args": {}, "id": "i"}}
+
+    said = read(GC(named, CALL), GC(named, finish="STOP"))
+
+    assert said[1:] == [
+        Called(0, "i", "f"),
+        Called(1, "call_r1_1", "f"),
+        Argued(1, '{"a":1}'),
+        Called(2, "call_r1_2", "f"),
+        Finished("tool_calls"),
+    ]
+
+
+def test_numbers_keep_their_spelling() -> None:
+    """Arguments pass numbers that no machine has room for, as they were written."""
+    said = read(
+        GC({"functionCall": {"name": "f", "args": {"a": 10**30, "b": "X"}}}).replace(b'"X"', b"1.50"), GC(finish="STOP")
+    )
+
+    assert Argued(0, '{"a":1000000000000000000000000000000,"b":1.50}') in said
+
+
+def test_a_stop_with_calls() -> None:
+    """A stop behind calls means that they wait for results; a length means that it was cut all the same."""
+    assert [read(GC(CALL, finish=finish))[-1] for finish in ("STOP", "MAX_TOKENS")] == [
+        Finished("tool_calls"),
+        Finished("length"),
+    ]
+
+
+def test_signatures() -> None:
+    """A signature stands in front of its call, behind its text or picture, and says which it belongs to."""
+    signed = {"thoughtSignature": "s=="}
+    picture = {"inlineData": {"mimeType": "image/png", "data": "AA=="}}
+
+    said = read(
+        GC({"text": "hm", "thought": True, **signed}),
+        GC({"text": "a"}, {"text": "", **signed}, {**picture, **signed}),
+        GC(CALL, {**CALL, **signed}, finish="STOP"),
+    )
+
+    assert [event.redacted for event in said if isinstance(event, Thought) and event.redacted] == [
+        "partsig1.h0.s==", "partsig1.t0.s==", "partsig1.i0.s==", "partsig1.c1.s==",
+    ]  # fmt: skip
+    assert [type(event) for event in said] == [
+        Begin, Thought, Thought, Said, Thought, Pictured, Thought, Called, Argued, Thought, Called, Argued, Finished,
+    ]  # fmt: skip
+
+
+def test_citations_are_told_once() -> None:
+    """Each source is told once, though every chunk repeats those before it; a licence without an address is none."""
+    one, two = {"startIndex": 0, "endIndex": 3, "uri": "https://a.example"}, {"uri": "https://b.example", "title": "B"}
+
+    chunks = [
+        GC({"text": "abc"}, candidates=[_cited([one])]),
+        GC(candidates=[_cited([one, two, {"license": "mit"}])], finish="STOP"),
+    ]
+    said = [event for event in read(*chunks, GC(finish="STOP")) if isinstance(event, Cited)]
+
+    assert [event.citation["url"] for event in said] == ["https://a.example", "https://b.example"]
+    assert said[1].citation["title"] == "B"
+
+
+def _cited(sources: list[dict[str, Any]]) -> dict[str, Any]:
+    content = {"parts": [{"text": "abc"}], "role": "model"}
+    return {"content": content, "citationMetadata": {"citationSources": sources}}
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason", "said"),
+    [
+        ("STOP", "stop", None),
+        ("MAX_TOKENS", "length", None),
+        ("SAFETY", "refusal", "SAFETY"),
+        ("RECITATION", "refusal", "RECITATION"),
+        ("LANGUAGE", "refusal", "LANGUAGE"),
+        ("BLOCKLIST", "refusal", "BLOCKLIST"),
+        ("PROHIBITED_CONTENT", "refusal", "PROHIBITED_CONTENT"),
+        ("SPII", "refusal", "SPII"),
+        ("IMAGE_SAFETY", "refusal", "IMAGE_SAFETY"),
+        ("OTHER", "stop", "OTHER"),
+        ("SOMETHING_NEW", "stop", "SOMETHING_NEW"),
+    ],
+)
+def test_reasons(finish: str, reason: str, said: str | None) -> None:
+    """Every reason of the reference has its meaning; one that is no plain end is kept for the log."""
+    assert read(GT("a", finish=finish))[-1] == Finished(reason, said=said)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("finish", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"])
+def test_answers_that_are_none(finish: str) -> None:
+    """What the model wrote is no answer: the attempt has failed, and says nothing against the route."""
+    with pytest.raises(UpstreamFailed) as caught:
+        read(GT("a"), GC(finish=finish))
+
+    assert caught.value.failure.reason == f"finish_{finish.lower()}"
+    assert (caught.value.failure.retryable, caught.value.failure.counts) == (True, False)
+
+
+@both_doors
+@pytest.mark.parametrize("reason", ["SAFETY", "PROHIBITED_CONTENT", "BLOCK_REASON_UNSPECIFIED"])
+def test_blocked_prompts(open_door: OpenDoor, reason: str) -> None:
+    """A prompt that is refused gets an empty answer that ends in the client's word for it, its prompt counted."""
+    chunk = json.dumps({"promptFeedback": {"blockReason": reason}, "usageMetadata": GU(9)}).encode()
+
+    heard = hear(open_door(), [b"data: " + chunk + b"\n\n"])
+
+    assert heard.end == "finished"
+    words = b'"finish_reason":"content_filter"' if open_door is to_chat else b'"stop_reason":"refusal"'
+    assert words in heard.out
+    assert heard.lane.measure() == (Usage(prompt_tokens=9), "provider_final")
+    assert heard.lane.note == f"finish:{reason}"
+
+
+# -- counts --
+
+
+def test_thinking_is_billed() -> None:
+    """Thinking is counted beside the answer there, and is part of the completion here."""
+    assert counts(GT("a", finish="STOP", tokens=(10, 3, 40))) == Counted(
+        prompt_tokens=10, completion_tokens=43, reasoning_tokens=40
+    )
+
+
+def test_a_host_that_counts_thinking_inside() -> None:
+    """Where the total says that the answer's count has the thinking in it, it is not added again."""
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 43, "thoughtsTokenCount": 40, "totalTokenCount": 53}
+
+    assert counts(GT("a", finish="STOP", usageMetadata=usage)).completion_tokens == 43
+
+
+def test_cached_and_tool_tokens() -> None:
+    """Cached tokens are part of the prompt's count, those that built-in tools read are beside it."""
+    usage = {**GU(100, 1), "cachedContentTokenCount": 64, "toolUsePromptTokenCount": 7}
+
+    assert counts(GT("a", finish="STOP", usageMetadata=usage)) == Counted(
+        prompt_tokens=107, completion_tokens=1, cached_tokens=64
+    )
+
+
+def test_counts_are_merged() -> None:
+    """Per field the last explicit count stands: later chunks may leave out what earlier ones told."""
+    told = counts(
+        GT("a", usageMetadata=GU(10, None, 5)), GT("b", finish="STOP", usageMetadata={"candidatesTokenCount": 2})
+    )
+
+    assert told == Counted(prompt_tokens=10, completion_tokens=7, reasoning_tokens=5)
+
+
+def test_an_answer_without_its_count() -> None:
+    """A count that is left out is what the total leaves, or unknown where there was something to count."""
+    total = {"promptTokenCount": 10, "totalTokenCount": 14}
+
+    assert counts(GT("a", finish="STOP", usageMetadata=total)).completion_tokens == 4
+    assert counts(GT("a", finish="STOP", usageMetadata={"promptTokenCount": 10})).completion_tokens is None
+    assert counts(GC(finish="STOP", usageMetadata={"promptTokenCount": 10})).completion_tokens == 0
+
+
+@pytest.mark.parametrize("odd", [-1, "7", 1.5, True, 10**12])
+def test_odd_counts(odd: Any) -> None:
+    """A count that cannot be one is as good as none, and is noted."""
+    reader = GeminiReader()
+    chunk = GT("a", usageMetadata={**GU(10, 1), "candidatesTokenCount": odd, "totalTokenCount": None})
+    for event in FrameSplitter(1 << 20).feed(chunk):
+        reader.take(event)
+
+    assert reader.note == "usage_odd"
+
+
+@both_doors
+def test_a_cut_stream_is_charged_for_its_thinking(open_door: OpenDoor) -> None:
+    """Of a stream that breaks, what its provider had counted by then is charged, thinking that nobody saw included."""
+    heard = hear(open_door(), [GT("Once ", tokens=(10, 2, 40)), GT("upon", tokens=(10, 3, 40))], RESET)
+
+    usage, basis = heard.lane.measure()
+    assert heard.end == "interrupted"
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens) == (10, 43, 40)
+    assert basis in ("received", "estimated")
+
+
+@both_doors
+def test_the_prompt_is_counted_in_front(open_door: OpenDoor) -> None:
+    """Clients that are told the prompt's length first are told the provider's own count."""
+    heard = hear(open_door(), [GT("a", finish="STOP", tokens=(1234, 1))])
+
+    assert heard.lane.measure() == (Usage(prompt_tokens=1234, completion_tokens=1), "provider_final")
+    if open_door is to_messages:
+        assert heard.items[0]["message"]["usage"]["input_tokens"] == 1234
+
+
+# -- what is no answer --
+
+
+def test_errors_in_the_stream() -> None:
+    """An error object ends the stream, whatever came before it."""
+    error = b'data: {"error":{"code":503,"message":"m","status":"UNAVAILABLE"}}\n\n'
+
+    assert failure_of(error) == failure_of(GT("a"), error) == "in_band"
+
+
+def test_errors_behind_the_finish_are_a_remark() -> None:
+    """Once the model has stopped nothing turns its answer into a failure."""
+    heard = hear(to_chat(), [GT("a", finish="STOP", tokens=(1, 1)), b'data: {"error":{"code":500}}\n\n'])
+
+    assert heard.end == "finished"
+    assert heard.lane.note == "after_finish:in_band"
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"data: []\n\n",
+        b"data: [1]\n\n",
+        b"data: nothing\n\n",
+        GC({"functionCall": {"args": {}}}),
+        GC({"functionCall": None}),
+        GC({"functionCall": {"name": "f", "args": []}}),
+        GC(*[CALL] * 129),
+    ],
+    ids=["array", "number", "text", "nameless", "null", "args", "too many"],
+)
+def test_what_cannot_be_understood(chunk: bytes) -> None:
+    """What is no event, or half a call, fails the attempt."""
+    assert failure_of(chunk) == "malformed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b"{}",
+        b'{"candidates":[]}',
+        b'{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}',
+        b'{"error":{"code":500}}',
+    ],
+)
+def test_json_without_an_answer(body: bytes) -> None:
+    """A body without a finished candidate is no answer."""
+    with pytest.raises(UpstreamFailed):
+        GeminiReader().whole(body)
+
+
+@pytest.mark.parametrize("open_door", [to_chat, to_messages])
+def test_whole_and_streamed_answers_are_the_same(open_door: OpenDoor) -> None:
+    """A JSON answer has the events of a stream of one chunk."""
+    parts = [{"text": "hm", "thought": True}, {"text": "a"}, {**CALL, "thoughtSignature": "s"}]
+
+    streamed = read(GC(*parts, finish="STOP"))
+
+    assert [event for event in whole(*parts) if not isinstance(event, Counted)] == streamed
+
+
+def test_other_candidates() -> None:
+    """Of several candidates the first is heard, and the others are noted."""
+    reader = GeminiReader()
+    second = {"index": 1, "content": {"parts": [{"text": "b"}]}}
+    for event in FrameSplitter(1 << 20).feed(GC(candidates=[second]) + GT("a", finish="STOP")):
+        out = reader.take(event)
+
+    assert out[0] == Said("a")
+    assert reader.note == "other_candidates"
+
+
+def test_foreign_parts() -> None:
+    """Parts that there is no event for are left out, and noted."""
+    reader = GeminiReader()
+    for event in FrameSplitter(1 << 20).feed(GC({"executableCode": {"code": "1"}}, {"text": "a"}, finish="STOP")):
+        out = reader.take(event)
+
+    assert Said("a") in out
+    assert reader.note == "foreign_part"
+
+
+def test_a_picture_may_be_long() -> None:
+    """A picture is one event, longer than any other may be."""
+    data = "A" * (3 * 1024 * 1024)
+
+    heard = hear(to_chat(), [GC({"inlineData": {"mimeType": "image/png", "data": data}}, finish="STOP")])
+
+    check_openai(heard)
+    assert heard.end == "finished"
+    assert heard.items[1]["choices"][0]["delta"]["images"][0]["image_url"]["url"] == f"data:image/png;base64,{data}"
+
+
+def test_pictures_for_messages() -> None:
+    """A client of Anthropic's dialect, which has no picture in an answer, gets it as Markdown."""
+    heard = hear(to_messages(), [GT("a"), GC({"inlineData": {"mimeType": "image/png", "data": "AA=="}}, finish="STOP")])
+
+    check_anthropic(heard)
+    assert heard.items[3]["delta"]["text"] == "\n![image](data:image/png;base64,AA==)\n"
