@@ -19,6 +19,7 @@ KEY_FEW = f"anm-sk-{CANARY}-few"
 
 OPENAI_SECRET = f"sk-{CANARY}-openai"
 ANTHROPIC_SECRET = f"sk-ant-{CANARY}-anthropic"
+GEMINI_SECRET = f"AIza{CANARY}-gemini"
 
 WINDOW = 10_000_000
 """Tokens of context of every model: more than any body of a test fills."""
@@ -74,6 +75,11 @@ def openai_provider(base_url: str, **more: Any) -> Config:
 def anthropic_provider(base_url: str, **more: Any) -> Config:
     """An account at a fake that speaks the Anthropic dialect; *base_url* without a path."""
     return {"preset": "anthropic", "base_url": base_url, "api_key": ANTHROPIC_SECRET, **more}
+
+
+def gemini_provider(base_url: str, **more: Any) -> Config:
+    """An account at a fake that speaks Gemini's own dialect; *base_url* without a path."""
+    return {"preset": "gemini", "base_url": f"{base_url}/v1beta", "api_key": GEMINI_SECRET, **more}
 
 
 def standard(base_url: str, **overrides: Config) -> Config:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -153,7 +154,7 @@ class FakeProvider:
             seen.played.set()
 
     def _script_for(self, seen: Seen) -> Script:
-        named = seen.json.get("model") if isinstance(seen.json, dict) else None
+        named = _model_in(seen)
         model = named if named in self._answers else ANY_MODEL
         if model not in self._answers:
             raise AssertionError(f"no script for {seen.method} {seen.target} (model {named!r})")
@@ -189,6 +190,14 @@ async def _read_request(peer: Peer, inbox: bytearray) -> Seen | None:
         received_s=time.monotonic(),
         peer=peer,
     )
+
+
+def _model_in(seen: Seen) -> str | None:
+    """The model asked for: a member of the body, or in the path as Gemini has it."""
+    in_path = re.search(r"/models/([^/:?]+):", seen.target)
+    if in_path is not None:
+        return in_path[1]
+    return seen.json.get("model") if isinstance(seen.json, dict) else None
 
 
 def _json(body: bytes) -> Any:
