@@ -37,7 +37,7 @@ FILES = [
 BLOCKS = [block for path in FILES for block in blocks(path)]
 # Silence and its end come soon: the document says so where it shows them.
 QUICK = {"GATEWAY_STREAM_HEARTBEAT_S": "0.4", "GATEWAY_STREAM_IDLE_S": "2"}
-VENDOR_KEYS = {"OPENAI_API_KEY": "sk-of-nobody", "DEEPSEEK_API_KEY": "sk-of-nobody"}
+VENDOR_KEYS = {"OPENAI_API_KEY": "sk-of-nobody", "DEEPSEEK_API_KEY": "sk-of-nobody", "GEMINI_API_KEY": "of-nobody"}
 ENDPOINTS = {"chat": (CHAT, chat), "messages": (MESSAGES, messages)}
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
