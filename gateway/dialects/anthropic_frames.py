@@ -17,9 +17,11 @@ from gateway.dialects.neutral import (
     Cited,
     Counted,
     Finished,
+    Other,
     Pictured,
     Refused,
     Said,
+    Scored,
     Thought,
 )
 from gateway.dialects.tool_arguments import ArgumentText
@@ -59,9 +61,8 @@ class AnthropicWriter:
     So arguments that arrive in turns reach each its own block, and a block that has its own is not left open for long.
     """
 
-    note: str | None = None  # there is a form for everything
-
     def __init__(self, journey: Journey) -> None:
+        self.note: str | None = None
         self._journey = journey
         self._ending = Ending()
         self._begun = False
@@ -88,6 +89,9 @@ class AnthropicWriter:
         """A `message` body."""
         blocks = Blocks()
         for event in events:
+            if isinstance(event, Other | Scored):
+                self._skip(event)
+                continue
             blocks.take(event)
             self._ending.take(event)
         ending = {**self._ending.delta(), "usage": self._ending.usage()}
@@ -126,6 +130,11 @@ class AnthropicWriter:
 
     def _picture(self, event: Pictured) -> bytes:
         return self._say(Said(picture_text(event)))
+
+    def _skip(self, event: Other | Scored) -> bytes:
+        """What no call of this dialect can ask for, and no answer of it can hold."""
+        self.note = self.note or ("other_choices" if isinstance(event, Other) else "logprobs")
+        return b""
 
     def _cite(self, event: Cited) -> bytes:
         if not fits(event.citation):  # a number of over 64 bits
@@ -186,6 +195,8 @@ _WRITE: dict[type, Callable[[AnthropicWriter, Any], bytes]] = {
     Argued: AnthropicWriter._argue,
     Cited: AnthropicWriter._cite,
     Pictured: AnthropicWriter._picture,
+    Scored: AnthropicWriter._skip,
+    Other: AnthropicWriter._skip,
 }
 
 

@@ -30,10 +30,9 @@ _JSON = "application/json"
 _MODALITIES = {"text": "TEXT", "image": "IMAGE"}
 # Members of the method itself, which clients may send along by either spelling.
 _OWN = {"safetySettings": "safetySettings", "safety_settings": "safetySettings"}
+_LIKELIHOODS = {"logprobs": "responseLogprobs", "top_logprobs": "logprobs"}
 # What an answer without it would be wrong about. Anything else that nobody here knows is dropped, and noted.
 _REFUSED = {
-    "logprobs": "This model's log probabilities cannot be had here.",
-    "top_logprobs": "This model's log probabilities cannot be had here.",
     # It would be the account's, and so anybody's who has a key here.
     "cachedContent": "Content cached at the provider cannot be used here.",
     "cached_content": "Content cached at the provider cannot be used here.",
@@ -49,7 +48,7 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
         GatewayError: 400 naming the client's place of what must not be ignored and cannot be said.
     """
     notes.begin(prompt)
-    _check(prompt)
+    refuse_members(prompt.others, _REFUSED)
     config = _limits(prompt, target, notes) | _sampling(prompt, target, notes)
     config |= _form(prompt, notes) | write_thinking(prompt, target.traits, notes)
     others = _others(prompt, config, notes)
@@ -65,14 +64,6 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
     if has_cache_marks(prompt):
         notes.drop("cache_control")
     return msgspec.json.encode(body | others)
-
-
-def _check(prompt: Prompt) -> None:
-    """Refuse what cannot be had here, by the client's name for it."""
-    if prompt.n > 1:
-        name = prompt.names.get("n", "n")
-        raise refuse(name, f"{name}: this model gives one answer per request.")
-    refuse_members(prompt.others, _REFUSED)
 
 
 def _limits(prompt: Prompt, target: Target, notes: Notes) -> dict[str, Any]:
@@ -91,6 +82,9 @@ def _limits(prompt: Prompt, target: Target, notes: Notes) -> dict[str, Any]:
     if stop:
         config["stopSequences"] = stop
         notes.translate(name)
+    if prompt.n > 1:
+        config["candidateCount"] = prompt.n
+        notes.translate(prompt.names.get("n", "n"))
     return config
 
 
@@ -129,6 +123,8 @@ def _others(prompt: Prompt, config: dict[str, Any], notes: Notes) -> dict[str, A
     for name, raw in prompt.others.items():
         if name == "modalities":
             config["responseModalities"] = _modalities(raw)
+        elif name in _LIKELIHOODS:
+            config[_LIKELIHOODS[name]] = raw
         elif name in _OWN:
             members[_OWN[name]] = raw
         else:

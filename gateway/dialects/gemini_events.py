@@ -11,34 +11,32 @@ import msgspec
 from gateway.core.errors import UpstreamFailed
 from gateway.dialects.answer import read_answer
 from gateway.dialects.failures import in_band_failure, malformed
-from gateway.dialects.gemini_endings import UNSPECIFIED, blocked, failed, finished
-from gateway.dialects.gemini_parts import PartReader
+from gateway.dialects.gemini_candidate import CandidateReader
+from gateway.dialects.gemini_endings import blocked
 from gateway.dialects.gemini_usage import UsageReader
 from gateway.dialects.lane import read_json
-from gateway.dialects.neutral import AnswerEvent, Begin, Counted, Finished
+from gateway.dialects.neutral import AnswerEvent, Begin, Counted, Finished, Other
 from gateway.dialects.reading import AnswerState
 from gateway.wire.sse import Event
 from gateway.wire.values import decode_values
 
+MAX_CANDIDATES = 8  # by Google's reference, `candidateCount`
 _NO_ID_CHAR = re.compile(r"[^a-zA-Z0-9_-]+")  # what clients take in the ids of calls
 _MAX_ID_CHARS = 40  # of the answer's id in one that we make: with prefix and slot within the 64 that are usual
 
 
 class GeminiReader(AnswerState):
     """
-    The first candidate of an answer; translated requests ask for no other.
-
-    A stream has no terminal marker of its own: what completes it is the finish reason, or the refusal of the prompt;
-    what ends it is the end of the body. Every chunk counts the tokens so far.
+    A stream has no terminal marker of its own: what completes it is the finish reason of each candidate, or the refusal
+    of the prompt; what ends it is the end of the body. Every chunk counts the tokens so far.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._id: str | None = None  # of the answer, "" where it has none; None before it begins
-        self._parts = PartReader()
+        self._candidates: dict[int, CandidateReader] = {}
         self._usage = UsageReader()
         self._told = Counted()
-        self._finish = ""  # the reason as last said
         self._block: str | None = None  # why the prompt was refused
 
     def take(self, event: Event) -> Sequence[AnswerEvent]:
@@ -56,7 +54,8 @@ class GeminiReader(AnswerState):
 
     def end(self) -> Sequence[AnswerEvent]:
         """How the model stopped, and the usage if it has changed."""
-        return [self._finished(), *self._count()]
+        others = [Other(index, each.finished()) for index, each in sorted(self._candidates.items()) if index]
+        return [self._finished(), *others, *self._count()]
 
     def whole(self, body: bytes) -> Sequence[AnswerEvent]:
         """A whole answer. Raises UpstreamFailed when it is an error, or no answer."""
@@ -81,9 +80,11 @@ class GeminiReader(AnswerState):
             if out:  # clients hear of the prompt's count before the first word
                 out.append(self._usage.prompt())
         self._take_feedback(root.get("promptFeedback"))
-        candidate = self._first(root.get("candidates"))
-        if candidate is not None:
+        candidates = root.get("candidates")
+        for candidate in candidates if isinstance(candidates, list) else ():
             out += self._take_candidate(candidate, payload)
+        stopped = [each.has_stopped for each in self._candidates.values()]
+        self.complete = all(stopped) if stopped else self._block is not None
         return out + self._count()
 
     def _take_feedback(self, feedback: object) -> None:
@@ -91,49 +92,39 @@ class GeminiReader(AnswerState):
         reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
         if isinstance(reason, str) and reason:
             self._block = reason
-            self.complete = True
             self.progress += 1
 
-    def _take_candidate(self, candidate: dict[str, Any], payload: bytes) -> list[AnswerEvent]:
-        content, reason = candidate.get("content"), candidate.get("finishReason")
-        has_stopped = isinstance(reason, str) and bool(reason) and reason not in UNSPECIFIED
-        if has_stopped and (failure := failed(str(reason), payload.decode("utf-8", "replace"))) is not None:
-            raise UpstreamFailed(failure)
-        said = self._parts.take(content.get("parts") if isinstance(content, dict) else None, self._answer_id())
-        said += self._parts.cite(candidate.get("citationMetadata"))
-        self.note = self.note or self._parts.note
-        if said or has_stopped:
+    def _take_candidate(self, candidate: object, payload: bytes) -> list[AnswerEvent]:
+        index = candidate.get("index", 0) if isinstance(candidate, dict) else None  # 0 is left out
+        if not isinstance(candidate, dict) or type(index) is not int or not 0 <= index < MAX_CANDIDATES:
+            self._remark("other_candidates")
+            return []
+        begun = []
+        reader = self._candidates.get(index)
+        if reader is None:
+            reader = self._candidates[index] = CandidateReader(f"_{index}" if index else "")
+            begun = [Begin()] if index else []
+        answer_id = _NO_ID_CHAR.sub("", self._id or "")[-_MAX_ID_CHARS:]
+        was_stopped = reader.has_stopped
+        said = reader.take(candidate, answer_id, payload)
+        self.note = self.note or reader.parts.note
+        if said or reader.has_stopped != was_stopped:
             self.progress += 1
-        if has_stopped:
-            self._finish, self.complete = str(reason), True
-        elif said:  # it had not stopped after all
-            self._finish, self.complete = "", self._block is not None
-        return said
-
-    def _first(self, candidates: object) -> dict[str, Any] | None:
-        """The candidate that is read: the one of index 0, which is left out where it is 0."""
-        found: dict[str, Any] | None = None
-        for candidate in candidates if isinstance(candidates, list) else ():
-            if isinstance(candidate, dict) and candidate.get("index", 0) == 0 and found is None:
-                found = candidate
-            else:
-                self._remark("other_candidates")
-        return found
+        return [Other(index, event) for event in [*begun, *said]] if index else said
 
     def _finished(self) -> Finished:
-        if self._block is not None and not self._parts.has_spoken:
+        first = self._candidates.get(0)
+        if self._block is not None and (first is None or not first.parts.has_spoken):
             return blocked(self._block)
-        return finished(self._finish, self._parts.calls)
+        return first.finished() if first is not None else Finished("stop")
 
     def _count(self) -> list[AnswerEvent]:
         """The tokens so far, where that is news."""
         if self._usage.odd:
             self._remark("usage_odd")
-        told, self._told = self._told, self._usage.counted(silent=not self._parts.has_spoken)
+        silent = not any(each.parts.has_spoken for each in self._candidates.values())
+        told, self._told = self._told, self._usage.counted(silent=silent)
         return [self._told] if self._told != told else []
-
-    def _answer_id(self) -> str:
-        return _NO_ID_CHAR.sub("", self._id or "")[-_MAX_ID_CHARS:]
 
 
 def _read_object(payload: bytes) -> dict[str, Any]:

@@ -263,6 +263,26 @@ class Pictured(Struct, frozen=True, gc=False):
     data: str
 
 
+class Likely(Struct, frozen=True, gc=False):
+    """A token, and the logarithm of its probability as its provider spelled it."""
+
+    token: str
+    logprob: Raw
+
+
+class Scored(Struct, frozen=True):
+    """How likely the tokens just said were, each with the alternatives to it."""
+
+    tokens: tuple[tuple[Likely, tuple[Likely, ...]], ...]
+
+
+class Other(Struct, frozen=True):
+    """What another answer than the first says, where several were asked for; `index` counts from 1."""
+
+    index: int
+    event: AnswerEvent
+
+
 Reason = Literal["stop", "stop_sequence", "length", "context_window", "tool_calls", "refusal", "pause"]
 
 
@@ -284,7 +304,9 @@ class Counted(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
-AnswerEvent = Begin | Said | Refused | Thought | Called | Argued | Cited | Pictured | Finished | Counted
+AnswerEvent = (
+    Begin | Said | Refused | Thought | Called | Argued | Cited | Pictured | Scored | Finished | Counted | Other
+)
 
 
 class Target(Struct, frozen=True, gc=False):

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.base import Journey
-from gateway.dialects.neutral import AnswerEvent, Argued, Counted, Finished, Said, Thought
-from gateway.dialects.openai_deltas import Deltas
+from gateway.dialects.neutral import AnswerEvent, Argued, Counted, Finished, Other, Said, Scored, Thought
+from gateway.dialects.openai_deltas import Deltas, logprobs
 from gateway.dialects.openai_stream import CHUNK, DONE
 from gateway.wire.ascii import ascii_json
+from gateway.wire.values import decode_values
 
 _encode = msgspec.json.encode
 _DELTA_END = b',"finish_reason":null}]}\n\n'
@@ -27,7 +28,7 @@ class OpenAIWriter:
     nearly all of them as they are. What the lane puts right by itself is left to it: `{}` for a call without arguments.
     """
 
-    def __init__(self, journey: Journey) -> None:
+    def __init__(self, journey: Journey, index: int = 0) -> None:
         envelope = {
             "id": f"chatcmpl-{journey.request_id}",
             "object": CHUNK,
@@ -35,9 +36,12 @@ class OpenAIWriter:
             "model": journey.call.slug,
         }
         self._deltas = Deltas()
+        self._journey = journey
+        self._index = index  # of the choice that is written
+        self._others: dict[int, OpenAIWriter] = {}
         self._envelope = envelope
         self._head = b"data: " + ascii_json(_encode(envelope))[:-1]
-        self._delta = self._head + b',"choices":[{"index":0,"delta":'
+        self._delta = self._head + b',"choices":[{"index":%d,"delta":' % index
         self._text = self._delta + b'{"content":'
         self._thought = self._delta + b'{"reasoning_content":'
         self._argued = self._delta + b'{"tool_calls":[{"index":'
@@ -58,15 +62,28 @@ class OpenAIWriter:
         if isinstance(event, Thought) and event.signature is None and event.redacted is None:
             return self._thought + _literal(event.text) + _TEXT_END if event.text else b""
         if isinstance(event, Counted):
-            return self._chunk(b',"choices":[],"usage":', self._deltas.usage(event), b"}\n\n")
+            return self._head + b',"choices":[],"usage":' + _json(self._deltas.usage(event)) + b"}\n\n"
         if isinstance(event, Finished):
             reason = self._deltas.finish_reason(event)
-            return self._chunk(b',"choices":[{"index":0,"delta":{},"finish_reason":', reason, b"}]}\n\n")
+            return self._delta + b'{},"finish_reason":' + _json(reason) + b"}]}\n\n"
+        if isinstance(event, Other):
+            other = self._other(event.index)
+            return other.write(event.event) if other is not None else b""
+        if isinstance(event, Scored):
+            return self._delta + b'{},"logprobs":' + _json(logprobs(event.tokens)) + _DELTA_END
         delta = self._deltas.of(event)
-        return self._chunk(b',"choices":[{"index":0,"delta":', delta, _DELTA_END) if delta is not None else b""
+        return self._delta + _json(delta) + _DELTA_END if delta is not None else b""
 
-    def _chunk(self, before: bytes, value: object, after: bytes) -> bytes:
-        return self._head + before + ascii_json(_encode(value)) + after
+    def _other(self, index: int) -> OpenAIWriter | None:
+        """The writer of another choice; None for one that nobody asked for."""
+        asked = self._journey.call.fields.get("n")
+        count = decode_values(asked) if asked is not None else 1
+        if not isinstance(count, int) or index >= count:
+            self._deltas.note = self._deltas.note or "other_choices"
+            return None
+        if index not in self._others:
+            self._others[index] = OpenAIWriter(self._journey, index)
+        return self._others[index]
 
     def end(self) -> bytes:
         """The terminator."""
@@ -74,17 +91,32 @@ class OpenAIWriter:
 
     def whole(self, events: Iterable[AnswerEvent]) -> bytes:
         """A `chat.completion`."""
-        message, reason, usage = _Message(), "stop", None
+        events, usage = [*events], None
+        for event in events:
+            if isinstance(event, Counted):
+                usage = self._deltas.usage(event)
+        others = {event.index for event in events if isinstance(event, Other)}
+        choices = [self._choice(events)]
+        for index in sorted(others):
+            if (other := self._other(index)) is not None:
+                said = [event.event for event in events if isinstance(event, Other) and event.index == index]
+                choices.append(other._choice(said))
+        body: dict[str, Any] = {**self._envelope, "object": "chat.completion", "choices": choices}
+        return _encode({**body, "usage": usage} if usage else body)
+
+    def _choice(self, events: Iterable[AnswerEvent]) -> dict[str, Any]:
+        """A choice of a whole answer."""
+        message, reason = _Message(), "stop"
+        scored: list[Scored] = []
         for event in events:
             if isinstance(event, Finished):
                 reason = self._deltas.finish_reason(event)
-            elif isinstance(event, Counted):
-                usage = self._deltas.usage(event)
+            elif isinstance(event, Scored):
+                scored.append(event)
             elif (delta := self._deltas.of(event)) is not None:
                 message.add(delta)
-        choice = {"index": 0, "message": message.members(), "logprobs": None, "finish_reason": reason}
-        body: dict[str, Any] = {**self._envelope, "object": "chat.completion", "choices": [choice]}
-        return _encode({**body, "usage": usage} if usage else body)
+        likely = logprobs([token for event in scored for token in event.tokens]) if scored else None
+        return {"index": self._index, "message": message.members(), "logprobs": likely, "finish_reason": reason}
 
 
 class _Message:
@@ -128,6 +160,10 @@ class _Message:
             **self._lists,
             **calls,
         }
+
+
+def _json(value: object) -> bytes:
+    return ascii_json(_encode(value))
 
 
 def _literal(text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import structs
@@ -15,6 +15,7 @@ from gateway.dialects.neutral import (
     Cited,
     Counted,
     Finished,
+    Likely,
     Pictured,
     Reason,
     Refused,
@@ -141,6 +142,18 @@ _USAGE_DETAILS = {
     "prompt_tokens_details": ("cached_tokens", "cache_write_tokens"),
     "completion_tokens_details": ("reasoning_tokens",),
 }
+
+
+def logprobs(tokens: Iterable[tuple[Likely, tuple[Likely, ...]]]) -> dict[str, Any]:
+    """The `logprobs` of a choice."""
+    return {
+        "content": [{**_likely(token), "top_logprobs": [*map(_likely, others)]} for token, others in tokens],
+        "refusal": None,
+    }
+
+
+def _likely(token: Likely) -> dict[str, Any]:
+    return {"token": token.token, "logprob": token.logprob, "bytes": [*token.token.encode("utf-8", "replace")]}
 
 
 def _text(value: object) -> str | None:

@@ -18,7 +18,7 @@ KINDS = {
     "deepseek": {"text", "tools", "reasoning", "length", "cached", "cut"},
     "gemini": {
         "text", "tools", "reasoning", "budget", "length", "cached", "refusal", "blocked", "recited", "picture",
-        "schema", "malformed_call", "tool_result_unsigned", "cut", "rate_limited", "bad_key",
+        "schema", "choices", "malformed_call", "tool_result_unsigned", "cut", "rate_limited", "bad_key",
     },
     "groq": {"text", "tools", "reasoning", "length", "cached", "error_midstream"},
     "azure": {"text", "tools", "filtered"},

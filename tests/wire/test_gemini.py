@@ -150,7 +150,7 @@ async def test_what_cannot_be_said(desk: Desk, path: str) -> None:
     """A call that must not be half understood is refused in the client's envelope before anybody is asked."""
     before = len(desk.provider.requests)
     orphan = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}
-    fields: dict[str, Any] = {"n": 2} if path == CHAT else {"messages": [orphan]}
+    fields: dict[str, Any] = {"cached_content": "cachedContents/x"} if path == CHAT else {"messages": [orphan]}
 
     reply = await desk.ask(path=path, model=MODEL, **fields)
 

@@ -77,4 +77,9 @@ def to_messages(**rules: Any) -> Lane:
     return open_lane(journey(anthropic_call(), speaks="gemini_content", **rules))
 
 
+def to_choices(**rules: Any) -> Lane:
+    """A lane to a chat client that asked for two answers."""
+    return open_lane(journey(openai_call(n=2), speaks="gemini_content", **rules))
+
+
 both_doors = pytest.mark.parametrize("open_door", [to_chat, to_messages], ids=["chat", "messages"])

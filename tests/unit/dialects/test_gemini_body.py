@@ -227,6 +227,14 @@ def test_json() -> None:
     assert notes.dropped == ["response_format.maxLength"]
 
 
+def test_several_answers_and_likelihoods() -> None:
+    """Several answers are candidates; likelihoods have the same two members under other names."""
+    body, notes = of_chat(n=3, logprobs=True, top_logprobs=2)
+
+    assert body["generationConfig"] == {"candidateCount": 3, "responseLogprobs": True, "logprobs": 2}
+    assert (notes.translated, notes.dropped) == (["n"], [])
+
+
 def test_modalities() -> None:
     """Text and images can be asked for, sound cannot."""
     assert config(modalities=["text", "image"]) == {"responseModalities": ["TEXT", "IMAGE"]}
@@ -236,9 +244,6 @@ def test_modalities() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"n": 2},
-        {"logprobs": True},
-        {"top_logprobs": 2},
         {"audio": {"voice": "x"}},
         {"cachedContent": "cachedContents/a"},
     ],

@@ -7,16 +7,31 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from gateway.core.errors import UpstreamFailed
 from gateway.core.usage import Usage
 from gateway.dialects.base import Lane
 from gateway.dialects.gemini_events import GeminiReader
-from gateway.dialects.neutral import Argued, Begin, Called, Cited, Counted, Finished, Pictured, Said, Thought
+from gateway.dialects.neutral import (
+    Argued,
+    Begin,
+    Called,
+    Cited,
+    Counted,
+    Finished,
+    Likely,
+    Pictured,
+    Said,
+    Scored,
+    Thought,
+)
+from gateway.dialects.pairs import open_lane, read_completion
 from gateway.wire.sse import FrameSplitter
 from tests.support.notation import GC, GT, GU
-from tests.unit.dialects.conversations import RESET, check_anthropic, check_openai, hear
+from tests.unit.dialects.conversations import RESET, check_anthropic, check_openai, hear, journey, openai_call
 from tests.unit.dialects.gemini import both_doors, to_chat, to_messages
+from tests.unit.receipts import receipt
 
 OpenDoor = Callable[[], Lane]
 CALL = {"functionCall": {"name": "f", "args": {"a": 1}}}
@@ -317,15 +332,126 @@ def test_whole_and_streamed_answers_are_the_same(open_door: OpenDoor) -> None:
     assert [event for event in whole(*parts) if not isinstance(event, Counted)] == streamed
 
 
-def test_other_candidates() -> None:
-    """Of several candidates the first is heard, and the others are noted."""
-    reader = GeminiReader()
-    second = {"index": 1, "content": {"parts": [{"text": "b"}]}}
-    for event in FrameSplitter(1 << 20).feed(GC(candidates=[second]) + GT("a", finish="STOP")):
-        out = reader.take(event)
+def asked(n: int, *chunks: bytes, **fields: Any) -> Any:
+    """What a chat client that asked for *n* answers hears."""
+    return hear(open_lane(journey(openai_call(n=n, **fields), speaks="gemini_content")), chunks)
 
-    assert out[0] == Said("a")
-    assert reader.note == "other_candidates"
+
+SECOND = [
+    {"index": 1, "content": {"parts": [{"text": "b"}, {**CALL, "thoughtSignature": "s"}]}},
+    {"index": 1, "finishReason": "MAX_TOKENS"},
+]
+
+
+def test_several_answers() -> None:
+    """Each candidate is a choice of its own, with a beginning, an end and calls that no other has the ids of."""
+    first = {"content": {"parts": [{"text": "a"}, CALL]}, "finishReason": "STOP"}
+
+    heard = asked(2, GC(candidates=[first, SECOND[0]]), GC(candidates=[SECOND[1]], tokens=(9, 8)))
+
+    chunks = [choice for item in heard.items[:-2] for choice in item["choices"]]
+    assert heard.end == "finished"
+    assert [(c["index"], c["finish_reason"]) for c in chunks if c["finish_reason"]] == [
+        (0, "tool_calls"),
+        (1, "length"),
+    ]
+    texts = [(c["index"], c["delta"]["content"]) for c in chunks if c["delta"].get("content")]
+    assert texts == [(0, "a"), (1, "b")]
+    ids = [call["id"] for c in chunks for call in c["delta"].get("tool_calls", []) if "id" in call]
+    assert ids == ["call_r1_0", "call_r1_1_0"]
+    assert heard.lane.measure() == (Usage(prompt_tokens=9, completion_tokens=8), "provider_final")
+
+
+def test_several_whole_answers() -> None:
+    """A JSON answer has the same choices, each with its message."""
+    parts = SECOND[0] | SECOND[1]
+    body = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}, parts]}
+    completion = read_completion(json.dumps(body).encode(), journey(openai_call(n=2), speaks="gemini_content"))
+
+    choices = json.loads(completion.render(receipt()))["choices"]
+
+    assert [(c["index"], c["message"]["content"], c["finish_reason"]) for c in choices] == [
+        (0, "a", "stop"),
+        (1, "b", "length"),
+    ]
+    assert choices[1]["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":1}'}
+
+
+def test_an_answer_is_over_when_all_are() -> None:
+    """While one candidate still speaks, the end of the other is not the end."""
+    first = {"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}
+
+    heard = asked(2, GC(candidates=[first, SECOND[0]]))
+
+    assert heard.end == "interrupted"
+
+
+@both_doors
+def test_answers_that_nobody_asked_for(open_door: OpenDoor) -> None:
+    """A candidate beyond those that were asked for is left out, and noted."""
+    heard = hear(open_door(), [GC(candidates=[SECOND[0] | SECOND[1]]), GT("a", finish="STOP", tokens=(1, 1))])
+
+    assert heard.end == "finished"
+    assert heard.lane.note == "other_choices"
+    assert b'"b"' not in heard.out
+
+
+@pytest.mark.parametrize("index", [-1, 8, "0", None, 10**12])
+def test_indices_that_are_none(index: Any) -> None:
+    """A candidate with an index that none can have is left out, and noted."""
+    reader = GeminiReader()
+    for event in FrameSplitter(1 << 20).feed(GC(candidates=[{"index": index, "finishReason": "STOP"}])):
+        reader.take(event)
+
+    assert (reader.complete, reader.note) == (False, "other_candidates")
+
+
+LIKELY = {"token": "é", "tokenId": 5, "logProbability": -0.50}
+SCORES = {
+    "chosenCandidates": [LIKELY],
+    "topCandidates": [{"candidates": [LIKELY, {"token": "e", "logProbability": -1}]}],
+}
+SHOWN = {"token": "é", "logprob": -0.5, "bytes": [195, 169]}
+TOPS = [SHOWN, {"token": "e", "logprob": -1, "bytes": [101]}]
+
+
+def test_likelihoods() -> None:
+    """Likelihoods of tokens stand where OpenAI has them, with the alternatives, streamed and whole."""
+    candidate = {"content": {"parts": [{"text": "é"}]}, "logprobsResult": SCORES, "finishReason": "STOP"}
+    expected = {"content": [{**SHOWN, "top_logprobs": TOPS}], "refusal": None}
+    body = json.dumps({"candidates": [candidate]}).encode()
+
+    heard = asked(1, GC(candidates=[candidate], tokens=(1, 1)), logprobs=True, top_logprobs=2)
+    completion = read_completion(body, journey(openai_call(logprobs=True), speaks="gemini_content"))
+
+    check_openai(heard)
+    chunks = [choice for item in heard.items[:-2] for choice in item["choices"]]
+    assert [choice["logprobs"] for choice in chunks if choice.get("logprobs")] == [expected]
+    assert json.loads(completion.render(receipt()))["choices"][0]["logprobs"] == expected
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        1,
+        {"chosenCandidates": 1},
+        {"chosenCandidates": [None, {"token": 1}, {"token": "a", "logProbability": "x"}], "topCandidates": [1]},
+    ],
+)
+def test_likelihoods_that_are_none(scores: Any) -> None:
+    """What is no likelihood is left out."""
+    candidate = {"content": {"parts": [{"text": "a"}]}, "logprobsResult": scores, "finishReason": "STOP"}
+
+    assert read(GC(candidates=[candidate])) == [Begin("r1"), Said("a"), Finished("stop")]
+
+
+def test_the_likelihood_of_a_certain_token() -> None:
+    """A probability of one, whose logarithm is left out as any zero is, is a zero."""
+    scores = {"chosenCandidates": [{"token": "a"}]}
+
+    said = read(GC(candidates=[{"logprobsResult": scores, "finishReason": "STOP"}]))
+
+    assert said[1] == Scored(((Likely("a", Raw(b"0")), ()),))
 
 
 def test_foreign_parts() -> None:

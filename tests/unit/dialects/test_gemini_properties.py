@@ -19,14 +19,15 @@ from gateway.wire.sse import FrameSplitter
 from tests.support.notation import GC, GT, GU
 from tests.support.scale import examples
 from tests.unit.dialects.conversations import RESET, Heard, check_anthropic, check_openai, hear, journey, openai_call
-from tests.unit.dialects.gemini import HI, TOOL, both_doors, contents, gave, to_chat, to_messages
+from tests.unit.dialects.gemini import HI, TOOL, both_doors, contents, gave, to_chat, to_choices, to_messages
 from tests.unit.dialects.streams import SLOW, WORDS, cut_lists, pieces, spellings
 from tests.unit.dialects.test_translation_properties import mutations
 from tests.unit.dialects.translated import told
 from tests.unit.receipts import receipt
 
 OpenDoor = Callable[[], Lane]
-CHECKS = {to_chat: check_openai, to_messages: check_anthropic}
+CHECKS = {to_chat: check_openai, to_messages: check_anthropic, to_choices: check_openai}
+all_doors = pytest.mark.parametrize("open_door", CHECKS, ids=["chat", "messages", "choices"])
 CALL = {
     "functionCall": {"name": "f", "args": {"a": 1, "b": {"c": [None, "é"]}}, "id": "i1"},
     "thoughtSignature": "s1==",
@@ -69,10 +70,11 @@ def streams(draw: st.DrawFn) -> list[bytes]:
         out.append(GC(finish=finish, tokens=draw(st.sampled_from([None, (7, 3, 3)]))))
     if draw(st.integers(0, 9)) == 0:
         out.insert(draw(st.integers(0, len(out))), b'data: {"error":{"code":503}}\n\n')
-    return [draw(spellings(raw.replace(b"\r\n", b"\n"))) for raw in out]
+    seconds = [raw.replace(b'"index": 0', b'"index": 1') if draw(st.integers(0, 3)) == 0 else raw for raw in out]
+    return [draw(spellings(raw.replace(b"\r\n", b"\n"))) for raw in seconds]
 
 
-@both_doors
+@all_doors
 @pytest.mark.fuzz
 @pytest.mark.timeout(1800)
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=SLOW)
@@ -108,7 +110,7 @@ def test_death_at_every_byte(open_door: OpenDoor) -> None:
     assert answered(open_door, [stream]).end == "finished"
 
 
-@both_doors
+@all_doors
 @pytest.mark.fuzz
 @pytest.mark.timeout(1800)
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=SLOW)
