@@ -16,6 +16,7 @@ Mode = Literal["realtime", "provider_cache", "batch", "cache_hit"]
 Strategy = Literal["fallback", "weighted", "least_loaded", "lowest_latency"]
 Residency = Literal["any", "sg_only", "id_only"]
 OnCancel = Literal["abort", "drain"]
+OnInterrupt = Literal["error", "continue"]
 
 # Where a provider has to compute; None is anywhere. By a provider's region alone: the gateway's own does not matter.
 HOMES: Mapping[Residency, str | None] = {"any": None, "sg_only": "SG", "id_only": "ID"}
@@ -89,6 +90,7 @@ class Model:
 
     Attributes:
         residency: Where it may be computed, whoever asks; a key may narrow it further.
+        on_interrupt: What becomes of a stream that broke after it had begun to speak.
         is_picky: Whether there are calls that some of its routes do not take.
         effective: Prices that took or will take the place of `price`, each with the epoch second from which it holds;
             ascending.
@@ -108,6 +110,7 @@ class Model:
     residency: Residency = "any"
     effective: tuple[tuple[int, Price], ...] = ()
     batch: bool = False
+    on_interrupt: OnInterrupt = "error"
     is_picky: bool = field(init=False)
 
     def __post_init__(self) -> None:

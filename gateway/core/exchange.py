@@ -26,13 +26,19 @@ NO_LIMITS = Limits()
 
 
 class Attempt(Struct):
-    """One call of a provider. `was_sent`: the whole request was on its way, so the provider may have worked for it."""
+    """One call of a provider.
+
+    Attributes:
+        was_sent: The whole request was on its way, so the provider may have worked for it.
+        usage: What it counted for its part of an answer that another one continued, or that it continued itself.
+    """
 
     route: Route
     result: AttemptResult = "open"
     was_sent: bool = False
     failure: Failure | None = None
     ended_s: float | None = None
+    usage: Usage | None = None
 
 
 class Answer(Struct, frozen=True, gc=False):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
+from math import prod
 
 from gateway.core.usage import Usage
 
@@ -95,6 +97,15 @@ def weigh(tokens: int, *weights: Weight) -> int:
         numerator *= weight.numerator
         denominator *= weight.denominator
     return (numerator + denominator // 2) // denominator
+
+
+def weigh_parts(*parts: tuple[int, tuple[Weight, ...]]) -> int:
+    """The sum of `weigh` over *parts*, tokens and weights, rounded half up once at the end as well."""
+    total = sum(
+        (Fraction(tokens) * prod(Fraction(w.numerator, w.denominator) for w in weights) for tokens, weights in parts),
+        start=Fraction(1, 2),
+    )
+    return total.numerator // total.denominator
 
 
 def parse_weight(text: str) -> Weight:

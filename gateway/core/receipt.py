@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from gateway.core.call import Params
 from gateway.core.catalog import Mode, OnCancel, Provider
-from gateway.core.exchange import AttemptResult, Exchange, Outcome
-from gateway.core.money import Weight, format_usd, weigh
+from gateway.core.exchange import Attempt, AttemptResult, Exchange, Outcome
+from gateway.core.money import Weight, format_usd, weigh, weigh_parts
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 _OFF = {"status": "off"}
@@ -31,6 +31,8 @@ class Receipt(Struct, frozen=True, gc=False):
         attempts: Each one's provider, the model's name there, and how it ended.
         on_cancel: Whether the provider was left with the client or read on; None where no client left a provider.
         cancel_ms: How long the provider was kept after the client had left, where it was to be left.
+        parts: Of a stream that a second provider continued, what each has counted, as (provider, model, usage); empty
+            for any other. `usage` is the caller's whole: its own prompt once, and the answer of both.
         user: Who the caller says it acts for. Like `session_id` and `agent_id` of its own choice, cleaned and bounded.
     """
 
@@ -67,6 +69,7 @@ class Receipt(Struct, frozen=True, gc=False):
     overhead_ms: float
     cancel_ms: float | None
     on_cancel: OnCancel | None = None
+    parts: tuple[tuple[str, str, Usage], ...] = ()
 
     @property
     def cost_usd(self) -> str:
@@ -90,8 +93,11 @@ def precall_extension(provider: Provider, region: str) -> dict[str, Any]:
 
 def extension(receipt: Receipt) -> dict[str, Any]:
     """The `_anoman` block of a completed answer, in the documents' order."""
+    about = _about(receipt.region, receipt.provider_type, receipt.provider_region, receipt.usage)
+    if receipt.parts:
+        about["routing"]["continued"] = True
     return {
-        **_about(receipt.region, receipt.provider_type, receipt.provider_region, receipt.usage),
+        **about,
         "cost_usd": receipt.cost_usd,
         "weighted_tokens": receipt.weighted_tokens,
         "burst": {"active": False},
@@ -153,13 +159,15 @@ class Row(Struct, frozen=True, gc=False):
     overhead_ms: float
     cancel_ms: float | None
     on_cancel: OnCancel | None
+    continued: bool
+    parts: tuple[str, ...]
     session_id: str | None
     agent_id: str | None
     user: str | None
 
 
 def row_of(receipt: Receipt) -> Row:
-    """The row of *receipt*; an attempt as in `openai/gpt-4o:ok`."""
+    """The row of *receipt*; an attempt as in `openai/gpt-4o:ok`, a part as in `openai/gpt-4o:11+7` tokens."""
     usage = receipt.usage
     return Row(
         request_id=receipt.request_id,
@@ -192,6 +200,8 @@ def row_of(receipt: Receipt) -> Row:
         overhead_ms=receipt.overhead_ms,
         cancel_ms=receipt.cancel_ms,
         on_cancel=receipt.on_cancel,
+        continued=bool(receipt.parts),
+        parts=tuple([f"{name}/{model}:{u.prompt_tokens}+{u.completion_tokens}" for name, model, u in receipt.parts]),
         session_id=receipt.session_id,
         agent_id=receipt.agent_id,
         user=receipt.user,
@@ -208,11 +218,16 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
     route, model, call = exchange.route, exchange.model, exchange.call
     if outcome in ("rejected", "failed"):
         usage, basis = NO_USAGE, "none"
+    parts = [tried for tried in exchange.attempts if tried.usage is not None]
     weighted = cost = 0
     free = outcome == "interrupted" and (usage.completion_tokens == 0 or not tariff.bill_interrupted)
     if route is not None and model is not None and not free:
         mode: Mode = "provider_cache" if usage.cached_tokens else "realtime"
-        weighted = weigh(usage.total_tokens, route.provider.weight, model.weight, tariff.modes[mode])
+        weights = model.weight, tariff.modes[mode]
+        if parts:
+            weighted = _weigh_parts(parts, usage, weights)
+        else:
+            weighted = weigh(usage.total_tokens, route.provider.weight, *weights)
         cost = model.price_at(epoch_s - (now_s - exchange.started_s)).cost(usage)
     provider = route.provider if route else None
     return Receipt(
@@ -249,6 +264,16 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         overhead_ms=_overhead_ms(exchange, now_s),
         cancel_ms=_ms(exchange.gone_s, now_s) if exchange.on_cancel != "drain" else None,
         on_cancel=exchange.on_cancel or ("abort" if outcome == "cancelled" and exchange.attempts else None),
+        parts=tuple([(one.route.provider.name, one.route.model, one.usage) for one in parts if one.usage is not None]),
+    )
+
+
+def _weigh_parts(parts: list[Attempt], usage: Usage, weights: tuple[Weight, ...]) -> int:
+    """Each provider's part by its own factor: the prompt and its text of the first, of the second the rest."""
+    first = parts[0].usage or NO_USAGE
+    return weigh_parts(
+        (first.total_tokens, (parts[0].route.provider.weight, *weights)),
+        (usage.total_tokens - first.total_tokens, (parts[-1].route.provider.weight, *weights)),
     )
 
 

@@ -27,6 +27,8 @@ class Traits(Struct, frozen=True):
         remembers: It takes `reasoning_content` in history, and wants it in turns that call tools. Others refuse it.
         continues: It continues an assistant's last turn, where OpenAI's dialect is spoken if that has `prefix`; others
             begin a new one behind it.
+        echoes: Its answer then begins with the text that it was given.
+        prefills: Where its dialect continues an assistant's last turn without a word: it still does.
         call_ids: What ids of tool calls look like.
         thinking: How it is told to think where its dialect knows both: with a budget of tokens, or by itself with an
             effort. Models take one of the two, or the other, or either.
@@ -45,6 +47,8 @@ class Traits(Struct, frozen=True):
     effort_with_tools: str | None = None
     remembers: bool = False
     continues: bool = False
+    echoes: bool = False
+    prefills: bool = False
     call_ids: re.Pattern[str] = re.compile(rf".{{1,{_MAX_CALL_ID_CHARS}}}", re.DOTALL)
     call_id_chars: int = _MAX_CALL_ID_CHARS
     thinking: Literal["budget", "adaptive"] = "budget"

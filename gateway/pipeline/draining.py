@@ -21,7 +21,7 @@ from gateway.dialects.prompt import prompt_tokens
 from gateway.pipeline.body import Body
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.services import Services
-from gateway.pipeline.settlement import Settlement
+from gateway.pipeline.settlement import Settlement, measure
 from gateway.policy.loads import Load
 
 _COUNT_EVERY = 64  # events between two counts of tokens: a count of what is kept takes up to 0.5 ms
@@ -84,7 +84,7 @@ class Drained(ABC):
         if self._load is not None:
             self._load.release()
         exchange = self._exchange
-        exchange.usage, exchange.basis = self._measure()
+        self._measure()
         exchange.note = ending
         self._settlement.settle("cancelled")
 
@@ -93,12 +93,15 @@ class Drained(ABC):
         """How the reading ended: the note of the receipt. Raises UpstreamFailed when the provider breaks off."""
 
     @abstractmethod
-    def _measure(self) -> tuple[Usage, Basis]:
-        """What has come, as it would be counted for a client that stays."""
+    def _measure(self) -> None:
+        """Put what has come into the books, as it would be counted for a client that stays."""
 
-    def _prompt_only(self) -> tuple[Usage, Basis]:
+    def _book(self, usage: Usage, basis: Basis) -> None:
+        self._exchange.usage, self._exchange.basis = usage, basis
+
+    def _book_prompt(self) -> None:
         """Nothing intelligible has come, but the provider has the prompt."""
-        return Usage(prompt_tokens=prompt_tokens(self._exchange.call)), "estimated"
+        self._book(Usage(prompt_tokens=prompt_tokens(self._exchange.call)), "estimated")
 
 
 class DrainedStream(Drained):
@@ -131,15 +134,14 @@ class DrainedStream(Drained):
                     return "drain:max_tokens"
         return "drain:end" if lane.complete or lane.failure is None else f"drain:{lane.failure.reason}"
 
-    def _measure(self) -> tuple[Usage, Basis]:
-        if self._is_refusal:
-            return NO_USAGE, "none"
-        if self.opened is None:
-            return self._prompt_only()
-        lane = self.opened[1]
-        if lane.failure is not None and not lane.talking:
-            return NO_USAGE, "none"  # an error in place of an answer
-        return lane.measure()
+    def _measure(self) -> None:
+        lane = self.opened[1] if self.opened is not None else None
+        if self._is_refusal or (lane is not None and lane.failure is not None and not lane.talking):
+            self._book(NO_USAGE, "none")  # an error in place of an answer
+        elif lane is None:
+            self._book_prompt()
+        else:
+            measure(self._exchange, lane)
 
 
 class DrainedBody(Drained):
@@ -159,5 +161,8 @@ class DrainedBody(Drained):
         self._counted = completion.usage, completion.basis
         return "drain:end"
 
-    def _measure(self) -> tuple[Usage, Basis]:
-        return self._counted or self._prompt_only()
+    def _measure(self) -> None:
+        if self._counted is None:
+            self._book_prompt()
+        else:
+            self._book(*self._counted)

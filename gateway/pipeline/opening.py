@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
-from gateway.core.call import UpstreamRequest
+from gateway.core.call import Call, UpstreamRequest
 from gateway.core.catalog import Route
 from gateway.core.errors import (
     NO_SLOT,
@@ -26,6 +27,7 @@ from gateway.dialects.failures import MAX_ERROR_BYTES
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import hide
+from gateway.dialects.seam import Seam
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import Permit
 from gateway.policy.loads import Load
@@ -45,12 +47,29 @@ def charge_prompt(exchange: Exchange) -> None:
         exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call)), "estimated"
 
 
-class Opening:
-    """The attempts of one exchange. `accept` reads an answer far enough to know that the attempt is good."""
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """An answer that is to be gone on with: its seam, the routes that can, and what asks one of them for the rest."""
 
-    def __init__(self, exchange: Exchange, watch: Watch) -> None:
+    seam: Seam
+    routes: tuple[Route, ...]
+    call_for: Callable[[Route], Call]
+
+
+class Opening:
+    """
+    The attempts of one exchange. `accept` reads an answer far enough to know that the attempt is good.
+
+    Args:
+        rest: Of an answer that broke. The client has the 200 and half of the answer: its routes are asked in their
+            order, and an attempt whose client leaves is given up, whatever its provider says of that.
+    """
+
+    def __init__(self, exchange: Exchange, watch: Watch, rest: Rest | None = None) -> None:
         self._exchange = exchange
         self._watch = watch
+        self._rest = rest
+        self._first = len(exchange.attempts)  # of those that are made here
         self._services = watch.services
         self._permit: Permit | None = None  # of the running attempt
         self._load: Load | None = None  # of the running attempt, where somebody looks at it
@@ -94,9 +113,9 @@ class Opening:
                 # A route that is set up wrongly says nothing of the others: what they said is what the client can use.
                 if failure is _ALL_OPEN or exc.failure.error is not PROVIDER_REFUSES:
                     failure = exc.failure
-                if self._watch.sink.committed:
+                if self._watch.sink.committed and self._rest is None:
                     break
-        if len(self._refusals) == len(self._exchange.candidates):
+        if len(self._refusals) == len(self._routes):
             raise next(iter(self._refusals.values()))
         raise UpstreamFailed(failure)
 
@@ -111,6 +130,10 @@ class Opening:
         load, self._load = self._load, None
         return load
 
+    @property
+    def _routes(self) -> tuple[Route, ...]:
+        return self._exchange.candidates if self._rest is None else self._rest.routes
+
     def _rank(self) -> None:
         """
         Put the candidates into the strategy's order, now and not when they were chosen: whatever is awaited between a
@@ -118,7 +141,7 @@ class Opening:
         """
         exchange, services = self._exchange, self._services
         model, routes = exchange.model, exchange.candidates
-        if len(routes) > 1 and model is not None and model.strategy != "fallback":
+        if self._rest is None and len(routes) > 1 and model is not None and model.strategy != "fallback":
             now_s, spread = self._watch.now_s(), services.clock.spread
             exchange.candidates = rank(model, exchange.call, routes, services.loads, now_s=now_s, spread=spread)
 
@@ -132,8 +155,8 @@ class Opening:
             return self._permit is not None
 
         return next_try(
-            exchange.candidates,
-            exchange.attempts,
+            self._routes,
+            exchange.attempts[self._first :] if self._first else exchange.attempts,
             now_s=now_s,
             deadline_s=self._watch.last_start_s,
             allow=admit,
@@ -146,13 +169,12 @@ class Opening:
         """Write the request that asks *route*; whether its dialect can say it."""
         if route.id in self._refusals:
             return False
-        exchange = self._exchange
+        exchange, rest = self._exchange, self._rest
         last = exchange.attempts[-1].failure if exchange.attempts else None
         assert exchange.model is not None
         try:
-            self._request = build_request(
-                exchange.call, route, exchange.model, fresh=last is not None and last.reason == STALE
-            )
+            call = exchange.call if rest is None else rest.call_for(route)
+            self._request = build_request(call, route, exchange.model, fresh=last is not None and last.reason == STALE)
         except GatewayError as refusal:
             refusal.__context__ = None
             self._refusals[route.id] = refusal.with_traceback(None)  # its frames hold the whole call
@@ -215,7 +237,9 @@ class Opening:
 
     async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange, services = self._exchange, self._services
-        attempt = self._watch.attempt = exchange.attempts[-1]
+        attempt = exchange.attempts[-1]
+        if self._rest is None:
+            self._watch.attempt = attempt
 
         def on_sent() -> None:
             attempt.was_sent = True

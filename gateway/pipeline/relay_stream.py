@@ -6,18 +6,21 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from gateway.core.errors import SHUTDOWN, STREAM_INTERRUPTED, Failure, UpstreamFailed
+from gateway.core.errors import SHUTDOWN, STREAM_INTERRUPTED, Failure, GatewayError, UpstreamFailed
 from gateway.core.exchange import Exchange, Outcome
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.receipt import Receipt
 from gateway.dialects.base import Journey, Lane
+from gateway.dialects.continuation import Begun, ContinuedLane, KeptLane, seam_of
 from gateway.dialects.failures import in_band_failure
 from gateway.dialects.pairs import open_lane
+from gateway.pipeline.continuing import rest_of
 from gateway.pipeline.draining import DrainedStream
 from gateway.pipeline.opening import Opening, charge_prompt
 from gateway.pipeline.services import Services
-from gateway.pipeline.settlement import Settlement
+from gateway.pipeline.settlement import Settlement, measure
 from gateway.pipeline.stream_watch import ClientStalled, StreamWatch, UsageOverdue
+from gateway.providers.traits import traits_of
 
 _FAREWELL_S = 1.5  # for a client to take its last frames when we are leaving; the process waits half a second longer
 
@@ -41,6 +44,9 @@ class StreamRelay:
         self._settlement = settlement
         self._flow: _Flow | None = None
         self._opened: tuple[UpstreamAnswer, Lane] | None = None  # of the running attempt, once its head is here
+        model = exchange.model
+        may_go_on = model is not None and model.on_interrupt == "continue"
+        self._seam = seam_of(exchange.call) if may_go_on else None
         self._patience_s = services.deadlines.write_stall_s
         self.watch = StreamWatch(services, exchange, sink)
         self._opening = Opening(exchange, self.watch)
@@ -85,9 +91,18 @@ class StreamRelay:
             watch.commit()
         return flow
 
-    async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> _Flow:
-        """Read *answer* up to its first good frame. Raises UpstreamFailed when there is none."""
+    async def _accept(self, answer: UpstreamAnswer, journey: Journey, begun: Begun | None = None) -> _Flow:
+        """
+        Read *answer* up to its first good frame. Raises UpstreamFailed when there is none.
+
+        Args:
+            begun: What it goes on with.
+        """
         lane = open_lane(journey)
+        if begun is not None:
+            lane = ContinuedLane(lane, begun, echoes=traits_of(journey.route.model).echoes)
+        elif self._seam is not None:
+            lane = KeptLane(lane, self._seam())
         self._opened = answer, lane
         try:
             return await self._first(answer, lane)
@@ -108,6 +123,18 @@ class StreamRelay:
 
     async def _relay(self, flow: _Flow) -> None:
         """Everything after the commit point: the frames, then the last words."""
+        while (failure := await self._pass_on(flow)) is not None:
+            flow.answer.close()
+            self._opening.failed(failure)
+            rest = await self._go_on(flow, failure)
+            if isinstance(rest, Failure):
+                await self._fail(flow.lane, rest)
+                return
+            self._flow = flow = rest
+        await self._finish(flow)
+
+    async def _pass_on(self, flow: _Flow) -> Failure | None:
+        """The frames of *flow*; how it broke, or None when its answer is complete."""
         lane = flow.lane
         try:
             while flow.first or not (lane.ended or lane.failure):
@@ -117,15 +144,32 @@ class StreamRelay:
             failure, lane.note = None, lane.note or "usage_late"
         except UpstreamFailed as exc:
             failure = exc.failure
-        if failure is None:
-            await self._finish(flow)
-        elif lane.complete:
+        if failure is not None and lane.complete:
             lane.note = lane.note or f"after_finish:{failure.reason}"
-            await self._finish(flow)
-        else:
-            flow.answer.close()
-            self._opening.failed(failure)
-            await self._fail(lane, failure)
+            return None
+        return failure
+
+    async def _go_on(self, broken: _Flow, failure: Failure) -> _Flow | Failure:
+        """The rest of an answer that broke, by another route where the model wants that; else what to tell of it."""
+        exchange, watch = self._exchange, self.watch
+        rest = rest_of(exchange, broken.lane, failure)
+        if rest is None:
+            return failure
+        first, route, params = exchange.attempts[-1], exchange.route, exchange.params
+        measured = broken.lane.measure()
+        self._opening = Opening(exchange, watch, rest)
+        watch.await_rest()
+        try:
+            flow = await self._opening.run(partial(self._accept, begun=Begun(rest.seam, *measured)))
+        except BaseException as exc:  # nothing of what the client has is the other's
+            exchange.route, exchange.params = route, params
+            if isinstance(exc, UpstreamFailed | GatewayError):
+                return SHUTDOWN if isinstance(exc, UpstreamFailed) and exc.failure is SHUTDOWN else failure
+            raise
+        first.usage = measured[0]
+        watch.attempt = exchange.attempts[-1]
+        watch.started(flow.lane)
+        return flow
 
     async def _pump(self, flow: _Flow) -> None:
         """Read, translate, write, until the answer is complete, has ended or has failed. Resumable at every await."""
@@ -185,7 +229,8 @@ class StreamRelay:
         if flow.lane.complete:
             self._settle("completed", flow.lane)  # all that was asked for had been produced
             return
-        exchange.attempts[-1].result = "cancelled"
+        if exchange.attempts[-1].result == "ok":  # and not one that broke, while another is looked for
+            exchange.attempts[-1].result = "cancelled"
         self._settle("cancelled", flow.lane)
 
     def _read_on(self) -> None:
@@ -199,7 +244,7 @@ class StreamRelay:
 
     def _settle(self, outcome: Outcome, lane: Lane) -> Receipt:
         exchange = self._exchange
-        exchange.usage, exchange.basis = lane.measure()
+        measure(exchange, lane)
         exchange.note = lane.note
         return self._settlement.settle(outcome)
 

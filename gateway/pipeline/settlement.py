@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from gateway.core.exchange import Exchange, Outcome
 from gateway.core.receipt import Receipt, draw_up
+from gateway.dialects.base import Lane
+from gateway.dialects.continuation import ContinuedLane
 from gateway.pipeline.services import Services
 from gateway.pipeline.stage import Stage
+
+
+def measure(exchange: Exchange, lane: Lane) -> None:
+    """What *lane* has counted goes into the books of *exchange*."""
+    exchange.usage, exchange.basis = lane.measure()
+    if isinstance(lane, ContinuedLane):
+        exchange.attempts[-1].usage = lane.parts()[1]
 
 
 class Settlement:

@@ -89,6 +89,11 @@ class StreamWatch(Watch):
         self._complete_s = now_s if lane.complete else None
         return now_s
 
+    def await_rest(self) -> None:
+        """The answer broke, and another provider is asked for the rest: as long as for a first token, from now on."""
+        self._started, self._complete_s = False, None
+        self.deadline_s = self.last_start_s = self.now_s() + self._times.first_token_s
+
     def moved(self, lane: Lane, now_s: float) -> None:
         """The upstream moved the answer on."""
         self.services.observe_gap(now_s - self._progress_s)

@@ -10,6 +10,7 @@ import re
 
 from msgspec import structs
 
+from gateway.core.catalog import Route
 from gateway.dialects.traits import PLAIN, Traits
 
 # OpenAI's reference, `max_completion_tokens` and the guide to reasoning: these models refuse the sampling members.
@@ -35,6 +36,7 @@ _MISTRAL = Traits(
     names={"seed": "random_seed"},
     lacks=frozenset({"user", "logit_bias", "logprobs", "top_logprobs"}),
     continues=True,
+    echoes=True,  # its guide to prefixes cuts them off the answer
     call_ids=re.compile(r"[A-Za-z0-9]{9}"),
     call_id_chars=9,
 )
@@ -56,6 +58,11 @@ _GEMINI_3_6 = structs.replace(_GEMINI_3, continues=False, lacks=frozenset({"temp
 _GEMINI_3_7 = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high"))
 _GEMINI_4 = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high"))
 _GEMINI_4_HYDROGEN = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high", "xhigh"))
+# Anthropic's guide of migration: from 4.6 on a conversation that ends with the assistant's turn is a 400.
+_PREFILLED = Traits(prefills=True)
+_PREFILLED_NAMES = (
+    "3-", "opus-4-0", "opus-4-1", "opus-4-2", "opus-4-5", "sonnet-4-0", "sonnet-4-2", "sonnet-4-5", "haiku-4-5",
+)  # fmt: skip
 
 # By the beginning of the name; the first that fits.
 _ROWS: tuple[tuple[str, Traits], ...] = (
@@ -96,8 +103,15 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     ("gemini-", _GEMINI_4),
     *((f"claude-{name}", _ADAPTIVE) for name in ("opus-4-6", "sonnet-4-6", "opus-4-7", "opus-4-8")),
     *((f"claude-{name}", _ADAPTIVE) for name in ("opus-5", "sonnet-5", "haiku-5", "fable-5", "mythos-")),
+    *((f"claude-{name}", _PREFILLED) for name in _PREFILLED_NAMES),
     *((name, _MISTRAL) for name in ("open-mistral-", "open-mixtral-", "labs-", "voxtral-")),
 )
+
+
+def takes_prefill(route: Route) -> bool:
+    """Whether the model at *route* goes on with an assistant's turn that the call ends with."""
+    traits = traits_of(route.model)
+    return {"openai_chat": traits.continues, "anthropic_messages": traits.prefills}.get(route.provider.dialect, False)
 
 
 def traits_of(model: str) -> Traits:

@@ -104,6 +104,7 @@ def _model(slug: str, entry: ModelEntry, routes: tuple[Route, ...], settings: Se
         residency=entry.residency,
         effective=tuple((_epoch_s(later.starts), _price(later.price)) for later in entry.effective or ()),
         batch=entry.batch,
+        on_interrupt=entry.on_interrupt,
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from gateway.core.catalog import ModelClass, ProviderType, Residency, Strategy
+from gateway.core.catalog import ModelClass, OnInterrupt, ProviderType, Residency, Strategy
 from gateway.core.money import Weight, parse_price, parse_weight
 from gateway.settings import checks
 from gateway.settings.fields import DateText, DecimalText, Secret, decimal_text, setting
@@ -216,6 +216,11 @@ class ModelEntry:
     batch: bool = setting("Whether a provider of it takes batches as well; shown.", default=False)
     effective: tuple[EffectiveEntry, ...] | None = setting(
         "Later prices by ascending day. A call has the price of the moment in which it began.", None
+    )
+    on_interrupt: OnInterrupt = setting(
+        "What becomes of a stream that breaks after it began to speak: `error` ends it with the error frame, "
+        "`continue` has the next route go on where that is sound; see [routing.md](routing.md).",
+        "error",
     )
 
 

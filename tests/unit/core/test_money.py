@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.money import PICO_PER_USD, Price, Weight, format_usd, parse_price, parse_weight, weigh
+from gateway.core.money import PICO_PER_USD, Price, Weight, format_usd, parse_price, parse_weight, weigh, weigh_parts
 from gateway.core.usage import Usage
 
 PLAIN = re.compile(r"-?(0|[1-9]\d*)\.\d{6,12}")
@@ -184,3 +184,13 @@ def test_cached_tokens_make_a_prompt_long() -> None:
     price = Price(10, 10, 1, 10, long=((200, Price(20, 20, 2, 20)),))
 
     assert price.cost(Usage(prompt_tokens=300, cached_tokens=250)) == 50 * 20 + 250 * 2
+
+
+def test_parts_are_rounded_once() -> None:
+    """Two halves of a token of different weights are one token, where each rounded by itself would be two."""
+    half, third = parse_weight("0.5"), parse_weight("0.3")
+
+    assert weigh_parts((1, (half,)), (1, (half,))) == 1
+    assert weigh_parts((1, (half,)), (3, (third,))) == 1  # 1.4
+    assert weigh_parts((11, (parse_weight("1"), parse_weight("4")))) == weigh(11, parse_weight("1"), parse_weight("4"))
+    assert weigh_parts() == 0

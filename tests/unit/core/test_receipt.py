@@ -19,7 +19,8 @@ def told_apart() -> Receipt:
     """A receipt no two of whose facts are equal, so that none can stand in another's place."""
     facts: dict[str, Any] = {field.name: field.name for field in fields(Receipt)}
     attempts = (("a", "m/1", "failed"), ("b", "m", "ok"))
-    return receipt(**facts | {"attempts": attempts, "usage": USAGE, "cost_pico_usd": 7})
+    parts = (("a", "m/1", USAGE),)
+    return receipt(**facts | {"attempts": attempts, "usage": USAGE, "cost_pico_usd": 7, "parts": parts})
 
 
 def test_row_is_the_receipt() -> None:
@@ -31,6 +32,8 @@ def test_row_is_the_receipt() -> None:
     rendered = {
         "attempts": ("a/m/1:failed", "b/m:ok"),
         "cost_usd": "0.000000000007",
+        "continued": True,
+        "parts": (f"a/m/1:{USAGE.prompt_tokens}+{USAGE.completion_tokens}",),
         **{name: getattr(USAGE, name) for name in asdict(USAGE)},
     }
     assert row == {name: rendered.get(name, name) for name in row}

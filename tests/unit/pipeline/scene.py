@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.aio import Tasks
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, Drain, Key, Mode, Model, Provider, Route, Strategy, Tier
+from gateway.core.catalog import Catalog, Drain, Key, Mode, Model, OnInterrupt, Provider, Route, Strategy, Tier
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price, Weight
@@ -53,20 +53,22 @@ async def at(second: float) -> None:
     await asyncio.sleep(second - elapsed_s())
 
 
-def route(name: str, drain: Drain | None = None) -> Route:
+def route(name: str, drain: Drain | None = None, model: str = "m") -> Route:
     """A route whose provider lives at `<name>.test`."""
     provider = Provider(name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE, drain=drain)
-    return Route(provider, "m", is_measured=True)
+    return Route(provider, model, is_measured=True)
 
 
 def call(stream: bool) -> Call:
     return CLIENT_DIALECTS["openai_chat"].read_call(BODY % (b"true" if stream else b"false"), CallOptions(), ())
 
 
-def catalog(*routes: Route, strategy: Strategy = "fallback") -> Catalog:
+def catalog(*routes: Route, strategy: Strategy = "fallback", on_interrupt: OnInterrupt = "error") -> Catalog:
     """One model `m`; a token costs one USD per million."""
     price = Price(10**6, 10**6, 10**6, 10**6)
-    model = Model("m", "mid", ONE, price, routes, context_window=1000, strategy=strategy)
+    model = Model(
+        "m", "mid", ONE, price, routes, context_window=1000, strategy=strategy, on_interrupt=on_interrupt
+    )  # fmt: skip
     return Catalog({"m": model}, MODES)
 
 
@@ -92,6 +94,8 @@ class Scene:
         before: tuple[Stage, ...] = (),
         strategy: Strategy = "fallback",
         drain: Drain | None = None,
+        on_interrupt: OnInterrupt = "error",
+        model: str = "m",
     ) -> None:
         self.upstream = ScriptedUpstream(*plays)
         self.sink = ScriptedSink()
@@ -111,7 +115,9 @@ class Scene:
             key=Key("key_1", "acme", Tier("pro")),
             started_s=START_S,
         )
-        self._stages = (*before, Choose(catalog(*(route(name, drain) for name in routes), strategy=strategy)))
+        self._routes = {name: route(name, drain, model) for name in routes}
+        models = catalog(*self._routes.values(), strategy=strategy, on_interrupt=on_interrupt)
+        self._stages = (*before, Choose(models))
         self._pipeline = Pipeline(self._stages, self.services, self.running)
         self._task: asyncio.Task[Answer | None] | None = None
 
@@ -211,7 +217,7 @@ class Scene:
 
     def running_on(self, name: str) -> int:
         """How many attempts at route *name* are counted as under way."""
-        return self.services.loads.of(route(name).id).running
+        return self.services.loads.of(self._routes[name].id).running
 
     def breaker(self, name: str) -> Breaker:
         return self.board.of(route(name).id)[0]
