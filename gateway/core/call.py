@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Raw, Struct
 
 from gateway.core.catalog import ClientDialectName
+from gateway.core.held import Held
 
 
 class CallOptions(Struct, frozen=True, gc=False):
@@ -31,6 +32,7 @@ class Call(Struct, frozen=True):
         slug: The model asked for, as the client spelled it.
         stream: Whether the answer is to be a stream.
         forward_headers: Allow-listed client headers that the provider should see (`anthropic-beta` and the like).
+        held: What was taken out of `fields`, and has to be put back into what is sent.
     """
 
     dialect: ClientDialectName
@@ -40,6 +42,7 @@ class Call(Struct, frozen=True):
     options: CallOptions
     user: str | None = None
     forward_headers: tuple[tuple[str, str], ...] = ()
+    held: Held | None = None
 
 
 class Params(Struct, frozen=True, gc=False):

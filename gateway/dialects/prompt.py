@@ -21,6 +21,8 @@ def prompt_tokens(call: Call) -> int:
     tools = call.fields.get("tools")
     if tools is not None:
         texts.append(bytes(tools).decode("utf-8", "replace"))
+    if call.held is not None:  # base64 may also stand where the model reads it
+        texts = [call.held.fill(text.encode()).decode() for text in texts]
     return count_prompt(texts)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from aiohttp import web
+from msgspec import structs
 from multidict import istr
 
 from gateway.core.call import CallOptions
@@ -20,12 +21,13 @@ from gateway.core.errors import (
     GatewayError,
 )
 from gateway.core.exchange import Answer, Exchange
+from gateway.core.held import mark_of
 from gateway.core.ports import Keys
 from gateway.http.answer_headers import Headers, limit_headers
 from gateway.http.answers import JsonAnswer
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
-from gateway.http.intake import check_request, read_body, route_path
+from gateway.http.intake import check_request, read_body, route_path, set_aside
 from gateway.http.models import models_body
 from gateway.http.protocol import REQUEST_ID, GatewayProtocol
 from gateway.http.sinks import StreamSink
@@ -151,7 +153,10 @@ class GatewayHandler:
             raise GatewayError(SHUTTING_DOWN)
         key = await self._authenticate(secret)
         body = await self._read_body(request, site)
+        body, held = await set_aside(body, mark_of(request_id))
         call = site.services.dialects[dialect].read_call(body, _options(request), _forwarded(request, dialect))
+        if held is not None:
+            call = structs.replace(call, held=held)
         exchange = Exchange(
             request_id=request_id,
             trace_id=self._hooks.new_trace_id(),

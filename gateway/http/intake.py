@@ -22,7 +22,16 @@ from gateway.core.errors import (
     UNSUPPORTED_ENCODING,
     GatewayError,
 )
+from gateway.core.held import Held
 from gateway.wire.headers import valid_host
+from gateway.wire.payloads import (
+    MIN_PAYLOAD_BYTES,
+    WINDOW_BYTES,
+    is_plain,
+    payloads,
+    take_out,
+    unpadded,
+)
 
 X_API_KEY = istr("x-api-key")
 
@@ -184,6 +193,25 @@ async def _read_chunks(content: StreamReader, max_bytes: int, body_s: float) -> 
     except RequestPayloadError:
         raise GatewayError(INVALID_REQUEST, "The request body is broken.") from None
     return chunks
+
+
+async def set_aside(body: bytes, mark: str) -> tuple[bytes, Held | None]:
+    """*body* without its long pictures and PDFs, and those; other connections have their turn all the while."""
+    if len(body) < MIN_PAYLOAD_BYTES:
+        return body, None
+    spans = [span for span in payloads(body) if await _is_base64(body, *span)]
+    return take_out(body, spans, mark) if spans else (body, None)
+
+
+async def _is_base64(body: bytes, start: int, end: int) -> bool:
+    plain_end = unpadded(body, start, end)
+    if plain_end is None:
+        return False
+    for at in range(start, plain_end, WINDOW_BYTES):
+        if not is_plain(body[at : min(plain_end, at + WINDOW_BYTES)]):
+            return False
+        await asyncio.sleep(0)
+    return True
 
 
 SCAN_BYTES = 1 << 20  # 1.5 ms of scanning (measured); other connections have their turn between two windows

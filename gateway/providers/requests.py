@@ -30,6 +30,8 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
             route.model, call.stream, model.max_output_tokens, traits_of(route.model), omits=provider.omits
         )
         body, params = translated_body(call, dialect, target)
+    if call.held is not None:
+        body = call.held.fill(body)
     if call.forward_headers and is_native(call, route):  # they are of the client's dialect
         sent = {name.lower() for name, _ in call.forward_headers}
         defaults = (*(pair for pair in defaults if pair[0] not in sent), *call.forward_headers)
