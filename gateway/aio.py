@@ -7,13 +7,43 @@ that nobody awaits is told to nobody until the garbage collector finds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 Report = Callable[[str, BaseException], None]
 
 CANCEL_GRACE_S = 0.5  # a task that was cancelled has cleaned up within one turn of the loop, or it never will
+
+
+async def together(steps: Iterable[Callable[[], Awaitable[T]]], *, at_once: int) -> list[T]:
+    """
+    What *steps* give, in their order, while *at_once* of them run. None of them outlives the call.
+
+    Raises:
+        BaseException: What the first of those that failed did; the others are cancelled.
+    """
+    gate = asyncio.Semaphore(at_once)
+
+    async def run(step: Callable[[], Awaitable[T]]) -> T:
+        async with gate:
+            return await step()
+
+    tasks = [asyncio.create_task(run(step)) for step in steps]
+    if not tasks:
+        return []
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
+        left = [task for task in tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+            for task in left:
+                task.cancelled() or task.exception()  # seen: it failed while it was cancelled
+    return [task.result() for task in failed or tasks]
 
 
 class Tasks:

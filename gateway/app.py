@@ -26,6 +26,7 @@ from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
 from gateway.http.server import GatewayServer, ServerLimits
 from gateway.http.turnstile import Turnstile
+from gateway.imaging.stills import ProcessStills
 from gateway.metrics import CONTENT_TYPE as METRICS_TYPE
 from gateway.metrics import MetricsRecorder
 from gateway.pipeline.drains import Drains
@@ -34,15 +35,18 @@ from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stages.admit import Admit
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
+from gateway.pipeline.stages.pictures import CheckPictures, PictureWorks
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules, State
 from gateway.policy.loads import LoadBoard
+from gateway.policy.pictures import PictureRules
 from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys
 from gateway.storage.open import open_stores
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
+from gateway.upstream.guarded import GuardedClient
 
 BACKLOG = 2048  # connections the kernel holds while the loop is busy: a burst of 1,000 clients fits
 # Allocations before a young collection, and young ones before older ones. Python's own (700, 10, 10) would look for
@@ -121,6 +125,8 @@ class App:
         self._loads = LoadBoard()
         self._drains = Drains(Tasks(self._report_crash))
         self._upstream = AiohttpUpstream(_upstream_limits(settings), self._tasks)
+        self._fetcher = GuardedClient(dns_s=settings.upstream.dns_s)
+        self._stills = ProcessStills()
         self._stores = open_stores(build_keys(settings), clock_s=time.monotonic, workers=settings.server.workers)
         new_request_id = RequestIds().new
         hooks = Hooks(
@@ -235,6 +241,7 @@ class App:
         try:
             async with asyncio.timeout(FORCE_S):
                 await self._upstream.close()
+                await self._fetcher.close()
         except TimeoutError:
             pass  # a peer that does not answer to being closed: the process's end closes it
         await self._tasks.drain(FORCE_S)
@@ -246,7 +253,9 @@ class App:
         catalog = build_catalog(settings, PRESETS)
         services = self._services(settings, catalog)
         # Order: limits come first, so that a flood of misspelt models is limited too; the model tells its window.
-        stages = (Admit(self._stores.counters), Choose(catalog), Measure())
+        # Pictures come last: what is done with them depends on the model and its routes.
+        works = PictureWorks(self._fetcher, self._stills, _picture_rules(settings), settings.vision.fetch_s)
+        stages = (Admit(self._stores.counters), Choose(catalog), Measure(), CheckPictures(works))
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),
@@ -379,6 +388,14 @@ def _server_limits(settings: Settings) -> ServerLimits:
         keepalive_s=server.keepalive_s,
         write_stall_s=settings.stream.write_stall_s,
         max_connections=server.max_connections,
+    )
+
+
+def _picture_rules(settings: Settings) -> PictureRules:
+    return PictureRules(
+        max_bytes=settings.vision.max_image_bytes,
+        max_pixels=settings.vision.max_image_pixels,
+        max_body_bytes=settings.server.max_image_body_bytes,
     )
 
 

@@ -56,8 +56,8 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         ModelEntry,
         'What clients may ask for. `NAME` is what they send; quote it, as in `[models."gpt-4o"]`. `context_window`, '
         "`max_output_tokens` and `input` describe the model in `GET /v1/models`. A prompt whose plain text is "
-        "over twice as long as `context_window` by our own count, and so surely too long by anybody's, is refused; "
-        "apart from that this version does not check requests against them, the provider does. A translated call asks "
+        "over twice as long as `context_window` by our own count, and so surely too long by anybody's, is refused, "
+        "and so is one with images for a model whose `input` lacks them; all else is checked by the provider. A translated call asks "
         "for at most `max_output_tokens`, and for as many where it has to say a number and the client did not.",
     ),
     (
@@ -121,6 +121,8 @@ MEANINGS: Mapping[str, str] = {
     "message names those that are called much alike and that the key may use.",
     "context_length_exceeded": "The prompt's plain text alone is surely longer than the model's `context_window`, "
     "so nobody was asked; or the provider said so, in whatever words.",
+    "vision_not_supported": "The call has an image, and the model's `input` in the catalogue does not name them; "
+    "`param` names the first ([vision.md](vision.md)).",
     "invalid_request": "The body is not the JSON object that the endpoint takes, or asks for what none of the model's "
     "providers can do ([translation.md](translation.md)); `param` names the field at fault.",
     "invalid_host": "The request has no `Host` header, or one that is no host name.",

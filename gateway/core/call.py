@@ -32,7 +32,9 @@ class Call(Struct, frozen=True):
         slug: The model asked for, as the client spelled it.
         stream: Whether the answer is to be a stream.
         forward_headers: Allow-listed client headers that the provider should see (`anthropic-beta` and the like).
-        held: What was taken out of `fields`, and has to be put back into what is sent.
+        inlined: The member `messages` of a call with pictures by URL, with the pictures themselves in their places, for
+            providers that do not fetch them; see `Provider.fetches_images`.
+        held: What was taken out of `fields` and `inlined`, and has to be put back into what is sent.
     """
 
     dialect: ClientDialectName
@@ -42,6 +44,7 @@ class Call(Struct, frozen=True):
     options: CallOptions
     user: str | None = None
     forward_headers: tuple[tuple[str, str], ...] = ()
+    inlined: Raw | None = None
     held: Held | None = None
 
 

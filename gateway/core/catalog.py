@@ -47,6 +47,7 @@ class Provider:
         path: What follows the base URL; None where it is the dialect's.
         omits: Members of a body that are never sent there: its API refuses them, and does unasked what they ask for.
         drain: What is read on after a client has left, so that it can be metered; None closes at once.
+        fetches_images: Whether it fetches pictures by their URLs. Others get the pictures themselves.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Provider:
     path: Path | None = field(default=None, repr=False)
     omits: frozenset[str] = frozenset()
     drain: Drain | None = None
+    fetches_images: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ MODEL_NOT_FOUND = _bad_request(
     "The model does not exist or this key may not use it here. GET /v1/models lists those it may use.",
 )
 CONTEXT_LENGTH_EXCEEDED = _bad_request("context_length_exceeded", "The request is longer than the model's context.")
+VISION_NOT_SUPPORTED = _bad_request("vision_not_supported", "The model does not take images.")
 INVALID_REQUEST = _bad_request("invalid_request", "The request is not valid.")
 INVALID_HOST = _bad_request("invalid_host", "The Host header is missing or malformed.")
 REQUEST_TOO_LARGE = ErrorKind(
@@ -105,6 +106,7 @@ STREAM_INTERRUPTED = ErrorKind(
 ERRORS: tuple[ErrorKind, ...] = (
     MODEL_NOT_FOUND,
     CONTEXT_LENGTH_EXCEEDED,
+    VISION_NOT_SUPPORTED,
     INVALID_REQUEST,
     INVALID_HOST,
     INVALID_API_KEY,
@@ -201,6 +203,24 @@ class UpstreamFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
         self.failure = failure
+
+
+FetchReason = Literal[
+    "url", "scheme", "credentials", "blocked", "unreachable", "timeout", "status", "encoding", "too_large"
+]
+
+
+class FetchFailed(Exception):
+    """A URL of a caller was not fetched.
+
+    `blocked` and `unreachable` tell the caller apart what is there and what is not; do not show them to one who might
+    be mapping a network.
+    """
+
+    def __init__(self, reason: FetchReason, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason: FetchReason = reason
+        self.detail = detail
 
 
 SHUTDOWN = Failure("gateway_shutdown", "shutdown", SHUTTING_DOWN, retryable=False, counts=False)

@@ -11,6 +11,7 @@ from gateway.core.call import UpstreamRequest
 from gateway.core.catalog import Key
 from gateway.core.errors import ErrorKind
 from gateway.core.exchange import Limits
+from gateway.core.held import Part
 from gateway.core.receipt import Receipt
 
 
@@ -102,6 +103,27 @@ class Upstream(Protocol):
 
         Args:
             on_sent: Called when the whole request is on its way: from then on the provider may work for it.
+        """
+
+
+class Fetcher(Protocol):
+    """The way to what a caller points at."""
+
+    async def fetch(self, url: str, *, max_bytes: int, timeout_s: float) -> tuple[str, bytes]:
+        """
+        The content type, as claimed, and the body of *url*.
+
+        Raises:
+            FetchFailed: Anything but a plain answer from a public address.
+        """
+
+
+class Stills(Protocol):
+    """Animations as pictures that stand still."""
+
+    async def still(self, animation: Part, *, max_pixels: int) -> bytes | None:
+        """
+        The first frame of a GIF as PNG, both in base64; None where it cannot be shown, or is larger than *max_pixels*.
         """
 
 

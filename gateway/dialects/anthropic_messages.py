@@ -16,6 +16,7 @@ from gateway.dialects.answer import read_answer
 from gateway.dialects.anthropic_body import write_body
 from gateway.dialects.anthropic_events import AnthropicReader
 from gateway.dialects.anthropic_frames import AnthropicWriter
+from gateway.dialects.anthropic_pictures import PICTURES
 from gateway.dialects.anthropic_prompt import read_prompt
 from gateway.dialects.anthropic_stream import HEARTBEAT, AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
@@ -141,4 +142,5 @@ ANTHROPIC_MESSAGES = ClientDialect(
     write_body=write_body,
     open_reader=AnthropicReader,
     open_writer=AnthropicWriter,
+    pictures=PICTURES,
 )

@@ -17,6 +17,7 @@ from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
+from gateway.dialects.pictures import Pictures
 from gateway.wire.sse import FrameSplitter, Splitter
 
 
@@ -159,6 +160,7 @@ class ClientDialect(Dialect):
             none.
         read_prompt: A client's call for a provider of another dialect. Raises GatewayError (400) naming the place.
         open_writer: What a client hears of a provider of another dialect.
+        pictures: Those of a client's call.
     """
 
     path: str
@@ -169,3 +171,4 @@ class ClientDialect(Dialect):
     read_completion: Callable[[bytes, Journey], Completion]
     read_prompt: Callable[[Call], Prompt]
     open_writer: Callable[[Journey], Writer]
+    pictures: Pictures

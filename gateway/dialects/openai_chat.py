@@ -19,6 +19,7 @@ from gateway.dialects.openai_body import write_body
 from gateway.dialects.openai_chunk import FAILED_REASONS
 from gateway.dialects.openai_chunks import OpenAIWriter
 from gateway.dialects.openai_events import OpenAIReader
+from gateway.dialects.openai_pictures import PICTURES
 from gateway.dialects.openai_prompt import read_prompt
 from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
 from gateway.dialects.openai_usage import UsageReader, usage_object
@@ -188,4 +189,5 @@ OPENAI_CHAT = ClientDialect(
     write_body=write_body,
     open_reader=OpenAIReader,
     open_writer=OpenAIWriter,
+    pictures=PICTURES,
 )

@@ -10,19 +10,18 @@ from msgspec import structs
 
 from gateway.dialects.neutral import Document, Image, Notes, Part, Text, ToolCall, ToolResult
 from gateway.dialects.openai_prompt_raw import note_others
+from gateway.dialects.pictures import is_public, split_data_url
 from gateway.dialects.validate import name_of, refuse, text_of
+from gateway.wire.payloads import is_plain
 
 TEXTS = frozenset({"text"})
 SPOKEN = frozenset({"text", "refusal"})
 DRAWN = frozenset({"image_url"})
 SHOWN = frozenset({"text", "image_url", "file"})
 
-_URLS = ("https://", "http://")
-_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _SPELLINGS = {"image/jpg": "image/jpeg"}  # not registered, yet widely written
 _TEXTUAL = ("text/", "application/json")
 _PDF = "application/pdf"
-_MAX_HEAD_CHARS = 512  # of a data URL: a media type has up to 255 (RFC 6838), its parameters a few more
 
 
 class Placed(NamedTuple):
@@ -106,7 +105,7 @@ def _image(part: dict[str, Any], place: str, notes: Notes) -> Part:
     if detail is not None:
         text_of(detail, f"{inside}.detail")
     url = name_of(given.get("url"), f"{inside}.url")
-    if _is_public(url):
+    if is_public(url):
         return Image(url=url, detail=detail, cache=cache)
     media_type, data = _data_url(url, f"{inside}.url")
     if not media_type.startswith("image/"):
@@ -123,7 +122,7 @@ def _file(part: dict[str, Any], place: str, notes: Notes) -> Part:
     note_others(given, frozenset({"file_data", "file_id", "filename"}), inside, notes)
     url, cache = name_of(given.get("file_data"), f"{inside}.file_data"), read_cache(part, place, notes)
     name = text_of(given.get("filename") or "", f"{inside}.filename") or None
-    if _is_public(url):
+    if is_public(url):
         return Document(url=url, name=name, cache=cache)
     media_type, data = _data_url(url, f"{inside}.file_data")
     if media_type.startswith("image/"):
@@ -135,20 +134,11 @@ def _file(part: dict[str, Any], place: str, notes: Notes) -> Part:
     return Document(media_type="text/plain", data=_decoded(data, f"{inside}.file_data"), name=name, cache=cache)
 
 
-def _is_public(url: str) -> bool:
-    return url[:8].lower().startswith(_URLS)
-
-
 def _data_url(url: str, place: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL (RFC 2397), the first without its parameters."""
-    comma = url.find(",", 0, _MAX_HEAD_CHARS)
-    head, data = url[: max(comma, 0)], url[comma + 1 :]
-    scheme, _, declared = head.partition(":")
-    media_type, *parameters = declared.lower().split(";")
-    if scheme.lower() != "data" or "base64" not in parameters:
-        raise refuse(place, f"{place} must be an http or https URL, or a data URL in base64.")
+    """Media type and base64 of a data URL. Raises GatewayError for anything else."""
+    media_type, data = split_data_url(url, place)
     bare = data.encode().rstrip(b"=")
-    if not bare or bare.translate(None, _ALPHABET):
+    if not bare or not is_plain(bare):
         raise refuse(place, f"{place}: the data is not valid base64.")
     return _SPELLINGS.get(media_type, media_type), data
 

@@ -14,6 +14,13 @@ from gateway.core.catalog import DialectName, Path, ProviderType
 # The last dated version that is no preview, by Azure's reference; it knows `stream_options` and JSON schemas.
 AZURE_VERSION = "2024-10-21"
 
+# Those whose references say that an image may be given by its URL. All others get the image itself: vendors whose
+# references say nothing or the contrary (Moonshot, Ollama), and servers in the operator's own network, vLLM among them,
+# since what they can reach is no choice of a caller.
+_FETCH_IMAGES = frozenset(
+    {"openai", "anthropic", "azure", "fireworks", "groq", "mistral", "openrouter", "qwen", "together", "xai"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -38,6 +45,11 @@ class Preset:
     path: Path | None = None
     omits: frozenset[str] = frozenset()
     note: str = ""
+
+    @property
+    def fetches_images(self) -> bool:
+        """See `Provider`."""
+        return self.name in _FETCH_IMAGES
 
 
 def bearer(key: str) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest
 from gateway.core.catalog import Model, Route
 from gateway.dialects.neutral import Target
@@ -21,6 +23,8 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         GatewayError: The route's dialect cannot say what the call asks for.
     """
     provider = route.provider
+    if call.inlined is not None and not provider.fetches_images:
+        call = structs.replace(call, fields={**call.fields, "messages": call.inlined})
     dialect = DIALECTS[provider.dialect]
     defaults = dialect.default_headers
     if is_native(call, route):

@@ -13,6 +13,7 @@ from gateway.settings.sections import (
     StorageSettings,
     StreamSettings,
     UpstreamSettings,
+    VisionSettings,
 )
 from gateway.settings.shipped import shipped_presets
 
@@ -32,6 +33,7 @@ __all__ = [
     "StreamSettings",
     "TierEntry",
     "UpstreamSettings",
+    "VisionSettings",
     "build_catalog",
     "build_keys",
     "describe",

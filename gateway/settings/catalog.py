@@ -70,6 +70,7 @@ def _provider(name: str, entry: ProviderEntry, preset: Preset, settings: Setting
         path=preset.path,
         omits=preset.omits,
         drain=Drain(entry.drain_max_s, entry.drain_max_tokens) if entry.on_cancel == "drain" else None,
+        fetches_images=preset.fetches_images,
     )
 
 

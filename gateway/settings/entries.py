@@ -206,7 +206,9 @@ class ModelEntry:
         "Longest answer, in tokens; shown, and the most that a translated call asks for.", None, bounds=_TOKENS
     )
     input: tuple[Literal["text", "image", "audio", "file"], ...] = setting(
-        "What a prompt may hold; shown, not checked.", ("text",), check=checks.some
+        "What a prompt may hold: a call with images needs `image`; the others are shown, not checked.",
+        ("text",),
+        check=checks.some,
     )
     tools: bool = setting("Whether it can call tools; a call with tools is refused otherwise.", default=True)
     strategy: Strategy = setting("Which route is asked first; see [routing.md](routing.md).", "fallback")

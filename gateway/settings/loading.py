@@ -24,6 +24,7 @@ from gateway.settings.sections import (
     StorageSettings,
     StreamSettings,
     UpstreamSettings,
+    VisionSettings,
 )
 from gateway.settings.shipped import with_shipped
 from gateway.settings.sources import Layers, layered
@@ -59,6 +60,7 @@ class Settings:
     stream: StreamSettings
     upstream: UpstreamSettings
     catalogue: CatalogueSettings
+    vision: VisionSettings
     logging: LoggingSettings
     metering: MeteringSettings
     providers: Mapping[str, ProviderEntry]

@@ -157,6 +157,25 @@ class UpstreamSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class VisionSettings:
+    """Images in prompts."""
+
+    # The documented 5 MB, read as Anthropic's reference of images has it: 5,242,880 bytes.
+    max_image_bytes: int = setting("Longest image, decoded from base64.", 5 * MIB, bounds=(KIB, 20 * MIB))
+    # 8,000 by 8,000: the largest that Anthropic's reference of images takes. The bound is what a conversion has memory
+    # for (`imaging.first_frame`).
+    max_image_pixels: int = setting(
+        "Largest image, its width times its height, by its header.", 64_000_000, bounds=(1, 100_000_000)
+    )
+    # Reliability E8. With the conversions, 5 s, it must end before `stream.commit_after_s` and Heroku's 30 s.
+    fetch_s: float = setting(
+        "Longest time to fetch the images of a request by their URLs, where its provider does not.",
+        10.0,
+        bounds=(0.01, 20),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogueSettings:
     """Models that need not be written down."""
 
@@ -179,6 +198,7 @@ SCALAR_SECTIONS = {
     "storage": StorageSettings,
     "stream": StreamSettings,
     "upstream": UpstreamSettings,
+    "vision": VisionSettings,
     "catalogue": CatalogueSettings,
     "logging": LoggingSettings,
 }

@@ -1,6 +1,6 @@
 """A client for URLs that come from a caller: it reaches public addresses only (hazards H19, reliability E8).
 
-Nothing here fetches such URLs yet; whatever does, as images by URL will, has to do it with this.
+Whatever fetches such URLs, as images are, has to do it with this.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
+from gateway.core.errors import FetchFailed, FetchReason
 from gateway.upstream.addresses import is_public
 from gateway.upstream.client import HEADERS
 from gateway.upstream.connection import Connector
@@ -23,21 +24,6 @@ from gateway.upstream.dns import Lookup, Resolver, system_lookup
 HTTPS_ONLY = frozenset({"https"})
 MAX_FETCHES = 32  # at once, so that callers cannot make us hold any number of sockets
 MAX_URL_CHARS = 8192  # longer than any server takes in a request line
-
-Reason = Literal["url", "scheme", "credentials", "blocked", "unreachable", "timeout", "status", "encoding", "too_large"]
-
-
-class FetchFailed(Exception):
-    """The URL was not fetched.
-
-    `blocked` and `unreachable` tell the caller apart what is there and what is not; do not show them to one who might
-    be mapping a network.
-    """
-
-    def __init__(self, reason: Reason, detail: str = "") -> None:
-        super().__init__(reason)
-        self.reason: Reason = reason
-        self.detail = detail
 
 
 class GuardedClient:
@@ -144,7 +130,7 @@ async def _body(response: ClientResponse, max_bytes: int) -> tuple[str, bytes]:
     return content_type, bytes(body)
 
 
-def _reason(exc: ClientError) -> Reason:
+def _reason(exc: ClientError) -> FetchReason:
     if isinstance(exc, ValueError):  # InvalidURL: also numeric hosts that are no canonical IPv4 address
         return "url"
     if isinstance(exc, OSError) and getattr(exc, "os_error", exc).errno == errno.EACCES:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 
 import pytest
 
 from gateway import aio
-from gateway.aio import Tasks
+from gateway.aio import Tasks, together
 
 Reports = list[tuple[str, BaseException]]
 
@@ -152,3 +153,52 @@ async def test_a_task_may_drain_its_own_set(tasks: Tasks) -> None:
     left = await tasks.spawn(shut_down(), name="shutdown")
 
     assert left == 1
+
+
+async def test_together_gives_what_each_gave() -> None:
+    """Results come in the order of the steps, and no more than the bound run at once."""
+    running, most = 0, 0
+
+    async def step(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(5 - number):
+            await asyncio.sleep(0)
+        running -= 1
+        return number
+
+    got = await together([partial(step, number) for number in range(5)], at_once=2)
+
+    assert (got, most) == ([0, 1, 2, 3, 4], 2)
+    assert await together([], at_once=2) == []
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_together_leaves_nothing_behind(leaves: bool) -> None:
+    """A failure, or whoever waits leaving, ends every step before it is heard of."""
+    begun, ended = asyncio.Event(), []
+
+    async def hang(number: int) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(number)
+            raise ValueError("while it was cancelled")
+
+    async def fail() -> None:
+        if leaves:
+            await asyncio.Event().wait()
+        await begun.wait()
+        raise KeyError("first")
+
+    waiting = asyncio.ensure_future(together([partial(hang, 1), partial(hang, 2), fail], at_once=3))
+    await begun.wait()
+    if leaves:
+        waiting.cancel()
+    await asyncio.wait([waiting])
+
+    assert ended == [1, 2]
+    assert waiting.cancelled() if leaves else isinstance(waiting.exception(), KeyError)

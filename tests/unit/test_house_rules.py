@@ -30,6 +30,7 @@ OUTERMOST = {
     "app.py App.reload": "a signal asked for it: a bug in reading settings must not end what serves by the old ones",
     "master.py Service.reload": "the same in the launcher, which keeps the workers alive",
     "worker.py GatewayWorker.init_process": "the process ends here; gunicorn would print what it does not know",
+    "imaging/first_frame.py run": "a process that lives for one picture: whatever fails is the picture's fault",
     "http/protocol.py GatewayProtocol.data_received": "strangers feed the parser: what it raises is their bad request",
     "http/protocol.py GatewayProtocol.finish_response": "past it the framework drops the connection without a word",
 }

@@ -20,6 +20,7 @@ from tests.support.config import ANTHROPIC_SECRET, KEY, OPENAI_SECRET, standard
 from tests.support.frames import blocks, chat, messages
 from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
 from tests.support.notation import CBD, CBS, CBX, DONE, FIN, MD, MS, MX, R, T, json_answer
+from tests.support.pictures import data_url, image_url, png
 from tests.support.provider import FakeProvider
 from tests.support.stage import Act
 from tests.wire.desk import BOTH, Desk, error_of, events, items, open_desk, text_of
@@ -30,7 +31,7 @@ WHOLE = {
     CHAT: R() + T("a") + FIN("stop", (7, 1)) + DONE,
     MESSAGES: MS(7) + CBS(0) + CBD(0, "a") + CBX(0) + MD("end_turn", 1) + MX,
 }
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 6_700_000}}
+IMAGE = image_url(data_url(png() + bytes(5_000_000)))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import DialectName, Provider, Route
+from gateway.core.catalog import ClientDialectName, Provider, Route
 from gateway.core.held import Held, mark_of
 from gateway.dialects.prompt import prompt_tokens
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.intake import set_aside
 from gateway.providers.requests import build_request
 from gateway.wire.payloads import MIN_PAYLOAD_BYTES, is_base64, payloads
@@ -134,18 +134,18 @@ def test_any_bytes(data: bytes) -> None:
     assert all(0 < start < end <= len(body) for start, end in payloads(body))
 
 
-def call_of(client: DialectName, body: bytes, held: Held | None) -> Call:
-    return structs.replace(DIALECTS[client].read_call(body, CallOptions(), ()), held=held)
+def call_of(client: ClientDialectName, body: bytes, held: Held | None) -> Call:
+    return structs.replace(CLIENT_DIALECTS[client].read_call(body, CallOptions(), ()), held=held)
 
 
-def request_body(call: Call, provider: DialectName) -> Any:
+def request_body(call: Call, provider: ClientDialectName) -> Any:
     route = Route(Provider("p", provider, "https://p.test", "cloud_direct", "US", ONE), "m")
     return json.loads(build_request(call, route, catalog(route).models["m"]).body)
 
 
 @pytest.mark.parametrize("provider", ["openai_chat", "anthropic_messages"])
 @pytest.mark.parametrize(("client", "image"), [("openai_chat", OPENAI_IMAGE), ("anthropic_messages", ANTHROPIC_IMAGE)])
-def test_providers_get_the_same(client: DialectName, image: Any, provider: DialectName) -> None:
+def test_providers_get_the_same(client: ClientDialectName, image: Any, provider: ClientDialectName) -> None:
     """With pictures set aside, the request to a provider of either dialect is what it is without."""
     body = body_of({"type": "text", "text": "look"}, image)
 

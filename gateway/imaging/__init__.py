@@ -1,0 +1,1 @@
+"""Pictures decoded, in processes of their own."""
