@@ -28,6 +28,7 @@ BUILT_IN = {
     "demo-messages": "says what you said; its provider speaks Anthropic's dialect alone",
 }
 _DIALECTS = ("openai", "anthropic")  # of the built-in provider, in fallback order
+_TEXT_ALONE = frozenset({"demo-story"})  # it is told nothing anyway; shows what becomes of an image there
 _ONLY: Mapping[str, tuple[str, ...]] = {"demo-chat": ("openai",), "demo-messages": ("anthropic",)}
 
 _LOOPBACK = {4: "127.0.0.1", 6: "::1"}  # by version of the protocol
@@ -120,7 +121,7 @@ def _built_in(name: str) -> dict[str, Any]:
     return {
         "class": "mid",
         "context_window": 128_000,
-        "input": ["text", "image"],
+        "input": ["text"] if name in _TEXT_ALONE else ["text", "image"],
         "price": price,
         "routes": routes,
     }

@@ -57,7 +57,8 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         'What clients may ask for. `NAME` is what they send; quote it, as in `[models."gpt-4o"]`. `context_window`, '
         "`max_output_tokens` and `input` describe the model in `GET /v1/models`. A prompt whose plain text is "
         "over twice as long as `context_window` by our own count, and so surely too long by anybody's, is refused, "
-        "and so is one with images for a model whose `input` lacks them; all else is checked by the provider. A translated call asks "
+        "and so is one with images for a model whose `input` lacks them; all else is checked by the provider. A "
+        "translated call asks "
         "for at most `max_output_tokens`, and for as many where it has to say a number and the client did not.",
     ),
     (

@@ -34,7 +34,7 @@ from gateway.wire.splice import Path, splice
 from gateway.wire.values import decode_values
 
 FETCHES_AT_ONCE = 8  # of one call; the client has a bound for all of them
-STILL_S = 5.0  # the largest picture that may be takes 1.1 s alone (measured); the rest is for those before it
+STILL_S = 4.0  # the largest picture that may be takes 1.1 s alone (measured); the rest is for those before it
 ENCODED_BYTES = 192 * 1024  # of a picture in one go: 0.5 ms (measured). A multiple of three, so that pieces join
 
 

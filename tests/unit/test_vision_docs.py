@@ -1,0 +1,42 @@
+"""What docs/vision.md says of presets and bounds is what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S
+from gateway.policy.pictures import MAX_WORK, PictureRules
+from gateway.providers.presets import PRESETS
+from gateway.settings.sections import MIB, StreamSettings, VisionSettings
+
+TEXT = " ".join((Path(__file__).parents[2] / "docs" / "vision.md").read_text(encoding="utf-8").split())
+
+
+def test_presets_that_fetch() -> None:
+    """The document names the presets whose vendors fetch images, and no other."""
+    said = re.search(r"These are the presets ([^.]+)\.", TEXT)
+
+    assert said is not None
+    fetch = sorted(preset.name for preset in PRESETS.values() if preset.fetches_images)
+    assert re.findall(r"`(\w+)`", said[1]) == fetch
+
+
+def test_bounds() -> None:
+    """Its numbers are the defaults."""
+    settings = VisionSettings()
+
+    assert f"at most {settings.max_image_bytes // MIB} MiB long" in TEXT
+    assert f"at most {settings.max_image_pixels // 1_000_000} million pixels" in TEXT
+    assert f"have {settings.fetch_s:g} s" in TEXT
+    assert f"at most {MAX_WORK} images" in TEXT
+    assert FETCHES_AT_ONCE == 8
+    assert "eight at a time" in TEXT
+
+
+def test_the_rules_are_the_settings() -> None:
+    """Settings and rules have the same defaults; all work on images ends before a stream is committed."""
+    settings, rules = VisionSettings(), PictureRules()
+
+    assert (rules.max_bytes, rules.max_pixels) == (settings.max_image_bytes, settings.max_image_pixels)
+    assert STILL_S + settings.fetch_s + STILL_S < StreamSettings().commit_after_s
