@@ -85,7 +85,7 @@ PAGES = {
     "/a.jpg": page(jpeg(), **{"Content-Type": "image/png", "Set-Cookie": "a=b"}),
     "/a.gif": page(gif(4, 3, frames=3)),
     "/large": page(LARGE),
-    "/away": page(b"", "302 Found", Location="https://localhost/a.jpg"),
+    "/away": page(b"", "302 Found", Location="/a.jpg"),
     "/none": page(b"no", "404 Not Found"),
     "/endless": b"HTTP/1.1 200 OK\r\n\r\n" + jpeg() + bytes(6 * 1024 * 1024),
     "/page": page(b"<html>"),

@@ -40,11 +40,12 @@ class World:
     Both ports.
 
     Attributes:
-        pages: What is at which URL: a picture, or why it cannot be had. Anything else at an URL never answers.
+        pages: What is at which URL: a picture, or why it cannot be had, or after how many seconds a small picture
+            comes. Any other URL never answers.
         stills: What comes of an animation, None where it is damaged, and "never" where it takes too long.
     """
 
-    pages: Mapping[str, bytes | FetchReason | None] = field(default_factory=dict)
+    pages: Mapping[str, bytes | FetchReason | float | None] = field(default_factory=dict)
     stills: bytes | str | None = STILL
     asked: list[str] = field(default_factory=list)
     converted: list[bytes] = field(default_factory=list)
@@ -59,6 +60,9 @@ class World:
         try:
             await asyncio.sleep(0)
             page = self.pages.get(url)
+            if isinstance(page, float):
+                await asyncio.sleep(page)
+                page = png(1, 1)
             if page is None:
                 try:
                     async with asyncio.timeout(timeout_s):
@@ -374,7 +378,10 @@ async def test_what_was_fetched_is_judged(picture: bytes, message: str) -> None:
 
 async def test_all_fetches_have_one_deadline() -> None:
     """However many there are and in however many rounds: what is not here by then has failed."""
-    error = await refused([image_url(f"https://x.test/{number}") for number in range(MAX_WORK)])
+    urls = [f"https://x.test/{number}" for number in range(FETCHES_AT_ONCE + 1)]
+    slow = World(dict.fromkeys(urls[:-1], 9.0))
+
+    error = await refused([image_url(url) for url in urls], world=slow)
 
     assert (error.kind.code, elapsed_s()) == ("invalid_request", 10.0)
 

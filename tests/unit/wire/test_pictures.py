@@ -70,6 +70,7 @@ def test_other_data(data: bytes) -> None:
         jpeg(5, 0),
         jpeg()[:25],
         jpeg(before=b"\0\0\0\0"),
+        jpeg(before=b"\0\xe1\0\x02"),
         jpeg(before=segment(0xDA, bytes(8))),
         jpeg(before=b"\xff\xd9" + bytes(9)),
         jpeg(before=segment(0xE1, b"") * MAX_SEGMENTS),
