@@ -1,0 +1,186 @@
+"""AWS's binary event stream (`application/vnd.amazon.eventstream`), read into the same events as server-sent ones.
+
+A message is a prelude (length of the whole, length of the headers, a CRC-32 of both), headers, a payload and a CRC-32
+of all that; numbers are big-endian. AWS describes it in the guides to its streaming services, "Event stream encoding",
+and in Smithy's specification, "Amazon Event Stream".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from gateway.wire.sse import Event, FrameTooLarge, Unreadable
+
+_PRELUDE = struct.Struct(">III")  # length of the message, of its headers, CRC-32 of these eight bytes
+_U32 = struct.Struct(">I")
+_U16 = struct.Struct(">H")
+_SIGNED = {1: struct.Struct(">b"), 2: struct.Struct(">h"), 4: struct.Struct(">i"), 8: struct.Struct(">q")}
+_NUMBERS = {2: _SIGNED[1], 3: _SIGNED[2], 4: _SIGNED[4], 5: _SIGNED[8], 8: _SIGNED[8]}  # by header type
+_UUID_BYTES = 16
+_OVERHEAD_BYTES = _PRELUDE.size + _U32.size
+MAX_HEADER_BYTES = 128 * 1024  # of a message: the limit that AWS's own clients keep
+MAX_HEADERS = 64  # a message has three or four; 128 KB could hold 43,000
+_KNOWN_HEADS = 16  # a stream has some eight kinds of messages, and those of one kind have the same header bytes,
+_KNOWN_BYTES = 256  # about a hundred
+
+Value = bool | int | bytes | str
+"""A header's value: true or false, a number, bytes, text; a timestamp is in milliseconds since the epoch."""
+
+
+class Fault(Event):
+    """An exception or error that a service raises inside its stream: `name` is its type, `data` tells of it."""
+
+    __slots__ = ()
+
+
+class BadMessage(Unreadable):
+    """A checksum, a length or a header is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("damaged message")
+
+
+class _Head(NamedTuple):
+    """What a message's headers say of it; `empty` stands for a payload that has nothing."""
+
+    kind: type[Event]
+    name: bytes
+    empty: bytes = b"{}"
+
+
+class MessageSplitter:
+    """Cuts a byte stream into whole messages, however the stream was cut into reads.
+
+    Checksums are compared: a prelude's before its lengths are believed, a message's before it is used. Memory is
+    bounded by *max_event_bytes* and `MAX_HEADER_BYTES` besides the read being handled; time is linear in the bytes fed.
+
+    Args:
+        max_event_bytes: Bound of one message's payload.
+    """
+
+    __slots__ = ("_broken", "_buffer", "_heads", "_max", "_wanted")
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max = max_event_bytes
+        self._buffer = bytearray()  # the unfinished message
+        self._wanted = _PRELUDE.size  # how long the buffer has to be before it says more than is known already
+        self._broken: type[BadMessage | FrameTooLarge] | None = None
+        self._heads: dict[bytes, _Head] = {}
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that *data* completes, in order.
+
+        Raises:
+            Unreadable: As `Splitter` says; whole events are never lost.
+        """
+        events: list[Event] = []
+        if self._broken is None:
+            self._buffer += data
+            if len(self._buffer) >= self._wanted:
+                self._read(events)
+        if self._broken is not None and not events:
+            raise self._broken
+        return events
+
+    def close(self) -> list[Event]:
+        """Nothing, since part of a message says nothing. Raises Unreadable as `feed` does."""
+        return self.feed(b"")
+
+    def _read(self, events: list[Event]) -> None:
+        """Take whole messages off the buffer."""
+        data, at = bytes(self._buffer), 0
+        try:
+            while len(data) - at >= self._wanted:
+                self._wanted = _PRELUDE.size
+                length = self._length(data, at)
+                if len(data) - at < length:
+                    self._wanted = length
+                    break
+                events.append(self._event(data, at, at + length))
+                at += length
+        except (BadMessage, FrameTooLarge) as exc:
+            self._broken, at = type(exc), len(data)  # not the exception: its traceback would hold this object
+        del self._buffer[:at]
+
+    def _length(self, data: bytes, at: int) -> int:
+        """The length of the message that begins at *at*."""
+        total, headers, checksum = _PRELUDE.unpack_from(data, at)
+        if crc32(data[at : at + 8]) != checksum or headers > MAX_HEADER_BYTES or headers + _OVERHEAD_BYTES > total:
+            raise BadMessage
+        if total - headers - _OVERHEAD_BYTES > self._max:
+            raise FrameTooLarge
+        return int(total)
+
+    def _event(self, data: bytes, at: int, end: int) -> Event:
+        """The event of the message from *at* to *end*."""
+        payload_end = end - _U32.size
+        if crc32(data[at:payload_end]) != _U32.unpack_from(data, payload_end)[0]:
+            raise BadMessage
+        payload_at = at + _PRELUDE.size + _U32.unpack_from(data, at + 4)[0]
+        block = data[at + _PRELUDE.size : payload_at]
+        head = self._heads.get(block)
+        if head is None:
+            head = _read_head(read_headers(block))
+            if len(self._heads) < _KNOWN_HEADS and len(block) <= _KNOWN_BYTES:
+                self._heads[block] = head
+        return head.kind(head.name, data[payload_at:payload_end] or head.empty)
+
+
+def read_headers(block: bytes) -> dict[str, Value]:
+    """
+    The headers of a message by name.
+
+    Raises:
+        BadMessage: One overruns *block*, is there twice, or is of a type that there is none of.
+    """
+    headers: dict[str, Value] = {}
+    at = 0
+    try:
+        while at < len(block):
+            name, at = _take(block, at + 1, block[at])
+            if len(headers) == MAX_HEADERS or (key := name.decode()) in headers:
+                raise BadMessage
+            headers[key], at = _value(block, at + 1, block[at])
+    except (IndexError, struct.error, UnicodeDecodeError) as exc:
+        raise BadMessage from exc
+    return headers
+
+
+def _value(block: bytes, at: int, kind: int) -> tuple[Value, int]:
+    """The value of type *kind* that begins at *at*, and where it ends; types are numbered as the specification does."""
+    number = _NUMBERS.get(kind)
+    if number is not None:
+        return number.unpack_from(block, at)[0], at + number.size
+    if kind in (0, 1):
+        return kind == 0, at
+    if kind == 9:
+        return _take(block, at, _UUID_BYTES)
+    if kind not in (6, 7):
+        raise BadMessage
+    value, at = _take(block, at + _U16.size, _U16.unpack_from(block, at)[0])
+    return value if kind == 6 else value.decode(), at
+
+
+def _take(block: bytes, at: int, length: int) -> tuple[bytes, int]:
+    """*length* bytes from *at* on, and where they end. Raises IndexError where there are fewer."""
+    end = at + length
+    if end > len(block):
+        raise IndexError
+    return block[at:end], end
+
+
+def _read_head(headers: Mapping[str, Value]) -> _Head:
+    """What *headers* say of their message. Raises BadMessage where they do not."""
+    match headers:
+        case {":message-type": "event", ":event-type": str(name)}:
+            return _Head(Event, name.encode())
+        case {":message-type": "exception", ":exception-type": str(name)}:
+            return _Head(Fault, name.encode())
+        case {":message-type": "error", ":error-code": str(name)}:  # its words are a header, and it has no payload
+            return _Head(Fault, name.encode(), msgspec.json.encode({"message": headers.get(":error-message")}))
+    raise BadMessage
