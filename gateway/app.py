@@ -333,7 +333,7 @@ class App:
 def _secrets(catalog: Catalog, settings: Settings) -> set[str]:
     """Every credential there is, of providers and of static keys, for keeping them out of the log."""
     providers = {route.provider for model in catalog.models.values() for route in model.routes}
-    theirs = {provider.secret[1].rpartition(" ")[2] for provider in providers if provider.secret is not None}
+    theirs = {secret for provider in providers for secret in provider.secrets}
     return theirs | set(build_keys(settings))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
-from gateway.core.catalog import ClientDialectName
+from gateway.core.catalog import ClientDialectName, Signer
 from gateway.core.held import Held
 
 
@@ -64,6 +65,7 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     Attributes:
         fresh: Over a new connection: one from the pool has just turned out to be dead.
         params: What became of the call on its way into `body`.
+        signer: Has to add its headers when the request is sent.
     """
 
     url: str
@@ -71,6 +73,14 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     body: bytes
     fresh: bool = False
     params: Params = ALL_PARAMS
+    signer: Signer | None = None
+
+    def signed(self, epoch_s: float) -> UpstreamRequest:
+        """What is sent at *epoch_s* by the wall clock; requests that need no signature are it already."""
+        if self.signer is None:
+            return self
+        added = self.signer(self.url, self.headers, self.body, epoch_s)
+        return replace(self, headers=self.headers + added, signer=None)
 
     def __repr__(self) -> str:
         return f"UpstreamRequest(url={self.url!r}, {len(self.body)} bytes)"

@@ -11,7 +11,7 @@ from gateway.core.money import Price, Weight
 ProviderType = Literal["cloud_direct", "bedrock", "self_hosted", "local_id"]
 ModelClass = Literal["budget", "mid", "premium", "ultra"]
 ClientDialectName = Literal["openai_chat", "anthropic_messages"]
-DialectName = Literal[ClientDialectName, "gemini_content"]  # providers speak more than clients do
+DialectName = Literal[ClientDialectName, "gemini_content", "bedrock_converse"]  # providers speak more than clients do
 Mode = Literal["realtime", "provider_cache", "batch", "cache_hit"]
 Strategy = Literal["fallback", "weighted", "least_loaded", "lowest_latency"]
 Residency = Literal["any", "sg_only", "id_only"]
@@ -29,6 +29,19 @@ class Path(Protocol):
     def __call__(self, model: str, *, stream: bool) -> str: ...
 
 
+class Signer(Protocol):
+    """Makes the credential of each request anew, from all of it and the time."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody may be shown."""
+
+    def __call__(
+        self, url: str, headers: tuple[tuple[str, str], ...], body: bytes, epoch_s: float
+    ) -> tuple[tuple[str, str], ...]:
+        """The headers to be added to a request that is sent at *epoch_s* by the wall clock."""
+
+
 @dataclass(frozen=True, slots=True)
 class Drain:
     """How far an answer is read on whose client has left: *max_s* seconds, or *max_tokens* more tokens of a stream."""
@@ -44,6 +57,7 @@ class Provider:
     Attributes:
         secret: A header pair such as `("Authorization", "Bearer sk-...")`, or None where no credential is needed; kept
             out of `repr`.
+        signer: Where requests are signed instead.
         path: What follows the base URL; None where it is the dialect's.
         omits: Members of a body that are never sent there: its API refuses them, and does unasked what they ask for.
         drain: What is read on after a client has left, so that it can be metered; None closes at once.
@@ -61,6 +75,14 @@ class Provider:
     omits: frozenset[str] = frozenset()
     drain: Drain | None = None
     fetches_images: bool = False
+    signer: Signer | None = field(default=None, repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody may be shown: the credential, without the word before it in its header."""
+        if self.signer is not None:
+            return self.signer.secrets
+        return (self.secret[1].rpartition(" ")[2],) if self.secret is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

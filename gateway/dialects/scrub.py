@@ -20,6 +20,8 @@ _SECRETS = re.compile(
     | \b(?:sk|pk|rk|xai|gsk|anm)[-_][\w*.-]{2,}                            # keys by prefix
     | \b(?:key|org|proj|req|acct|user|asst)[-_](?=[\w*.-]{0,64}(?:[\d*]|(?-i:[A-Z])))[\w*.-]{2,}  # ids; not user_name
     | \b(?:AKIA|AIza)[\w-]{8,}
+    | \b(?-i:ASIA)[A-Z0-9]{12,}                                            # the word has other letters
+    | \barn:aws[^\s"'<>]*                                                   # they hold the number of an account
     | \bBearer\s+\S+
     | (?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?![\d.]*\d)           # IPv4
     | (?<![\w:])(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}(?![\w:])                # IPv6 in full
@@ -40,7 +42,10 @@ _SECRETS = re.compile(
 
 
 # For the log, where hosts and names are wanted: only what could be used as a credential.
-_KEYS = re.compile(r"\b(?:sk|pk|rk|xai|gsk|anm|AKIA|AIza)[-_]?[\w-]{12,}|\b(Bearer\s+)[^\s\"']{8,}", re.IGNORECASE)
+_KEYS = re.compile(
+    r"\b(?:sk|pk|rk|xai|gsk|anm|AKIA|AIza|(?-i:ASIA(?=[A-Z0-9])))[-_]?[\w-]{12,}|\b(Bearer\s+)[^\s\"']{8,}",
+    re.IGNORECASE,
+)
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
@@ -62,10 +67,7 @@ def hide(body: bytes, provider: Provider) -> bytes:
     except (ValueError, RecursionError):
         pass  # no JSON: the bytes are the text
     address = urlsplit(provider.base_url)
-    names = [address.netloc, address.hostname or ""]
-    if provider.secret is not None:
-        names.append(provider.secret[1].rpartition(" ")[2])
-    for name in names:
+    for name in (address.netloc, address.hostname or "", *provider.secrets):
         if name:
             for spelled in (name, json.dumps(name, ensure_ascii=False)[1:-1]):
                 body = body.replace(spelled.encode(), b"[removed]")

@@ -227,13 +227,13 @@ class Opening:
         return result
 
     def _take_request(self) -> UpstreamRequest:
-        """Not kept any longer: its body may be megabytes, and the answer may take minutes."""
+        """Not kept any longer: its body may be megabytes, and the answer may take minutes. A signature is of now."""
         request, self._request = self._request, None
         assert request is not None
         self._exchange.params = request.params
         if self._exchange.dispatched_s is None:
             self._exchange.dispatched_s = self._watch.now_s()
-        return request
+        return request.signed(self._services.clock.epoch_s())
 
     async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange, services = self._exchange, self._services

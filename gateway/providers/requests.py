@@ -47,4 +47,5 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         body=body,
         fresh=fresh,
         params=params,
+        signer=provider.signer,
     )

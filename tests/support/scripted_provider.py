@@ -181,12 +181,14 @@ class ScriptedUpstream:
         self._plays = deque(plays)
         self.asked: list[ScriptedAsking] = []
         self.fresh: list[bool] = []  # which of them were to have a connection of their own
+        self.headers: list[dict[str, str]] = []
 
     def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> ScriptedAsking:
         assert self._plays, "asked more often than the script has it"
         asking = ScriptedAsking(self._plays.popleft(), request.url, on_sent)
         self.asked.append(asking)
         self.fresh.append(request.fresh)
+        self.headers.append(dict(request.headers))
         return asking
 
     @property

@@ -236,7 +236,8 @@ def test_which_envelope_a_path_has() -> None:
 SECRETS = [
     "sk-proj-abc***xyz", "sk-ant-api03-AbCd", "gsk_abcdEFGH", "xai-123456", "anm-sk-whatever", "pk_live_abc", "rk-1234",
     "org-77", "org-AbCdEfGhIj", "proj_9x8y", "req_011CSHoEeqs5C35K2UUqR7Fy", "user-8F3k", "acct_1AbC",
-    "AKIAIOSFODNN7EXAMPLE",
+    "AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE",
+    "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-4-6",
     "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY", "Bearer abcdef", "https://10.1.2.3", "http://[::1]:8080/v1?key=x",
     "postgres://u:p@db/x", "10.1.2.3", "192.168.0.1:8080", "::1", "fe80::1", "2001:db8::ff00:42:8329",
     "::ffff:10.0.0.1",
@@ -254,6 +255,7 @@ HARMLESS = [
     "key_value pairs, user_name and org-wide settings at 12:34:56 on 2026-08-31",
     "std::vector, x::y and 3.14 or v1.2.3 are no addresses",
     "Invalid schema for function 'get_weather': None is not of type 'object'.",
+    "asia-southeast1 and ASIA-PACIFIC are no keys",
     "請求無效: é",
 ]
 
@@ -283,7 +285,7 @@ def test_one_line_of_bounded_length() -> None:
 
 HOSTILE = [
     "a-", "a.", "1.", "a@", ":", "f:", "f::", "a-1", "sk-", "user-", "org-a", "0:0:", "a://", "\u2028", "1", "a", "[",
-    "Bearer ",
+    "Bearer ", "arn:aws", "ASIA",
 ]  # fmt: skip
 
 

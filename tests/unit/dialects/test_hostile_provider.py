@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gateway.dialects.base import Lane
 from gateway.dialects.lane import MAX_EVENT_STRUCTURAL
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import hide, redact
+from gateway.providers.sigv4 import Credential, Signer
 from gateway.wire.body import MAX_DEPTH
 from tests.support.notation import CBD, CBS, FIN, MS, R, T, chunk, data, event
 from tests.unit.dialects.conversations import anthropic, anthropic_call, hear, journey, openai, openai_call
@@ -179,6 +181,15 @@ def test_our_own_credential_and_address_are_hidden() -> None:
     assert hide(said, PROVIDER) == b"invalid key [removed] at [removed], [removed]"
 
 
+def test_signing_keys_are_hidden() -> None:
+    """Where requests are signed, the key's id, its secret and its token are what a provider's words may not show."""
+    signer = Signer(Credential("AKIDEXAMPLE", "s/cret", "t0ken=="), "us-east-1", "bedrock")
+    provider = replace(PROVIDER, secret=None, signer=signer)
+
+    assert hide(b"AKIDEXAMPLE signed t0ken== with s/cret", provider) == b"[removed] signed [removed] with [removed]"
+    assert provider.secrets == signer.secrets
+
+
 def test_an_escape_does_not_bring_the_credential_to_a_caller() -> None:
     """What a provider spells with escapes is text again by the time a caller reads it, so it is hidden too."""
     escaped = "".join(f"\\u{ord(char):04x}" for char in f"{SECRET} at gpu-node-7:8000")
@@ -203,7 +214,10 @@ def test_no_credential_in_the_log(text: str) -> None:
     assert redact(text, [SECRET]) in ("key ***!", "key ***", "key ***" + SECRET[16:17])
 
 
-@pytest.mark.parametrize("key", ["sk-proj-abcdefghijklmnop", "anm-sk-0123456789abcdef", "gsk_abcdefghijklmnop"])
+@pytest.mark.parametrize(
+    "key",
+    ["sk-proj-abcdefghijklmnop", "anm-sk-0123456789abcdef", "gsk_abcdefghijklmnop", "ASIAIOSFODNN7EXAMPLE"],
+)
 def test_other_keys_are_not_logged_either(key: str) -> None:
     """What looks like a key is taken for one, also when it is nobody's we know."""
     assert key not in redact(f"got {key}.", [])

@@ -7,7 +7,19 @@ from dataclasses import replace
 
 from gateway.aio import Tasks
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, Drain, Key, Mode, Model, OnInterrupt, Provider, Route, Strategy, Tier
+from gateway.core.catalog import (
+    Catalog,
+    Drain,
+    Key,
+    Mode,
+    Model,
+    OnInterrupt,
+    Provider,
+    Route,
+    Signer,
+    Strategy,
+    Tier,
+)
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price, Weight
@@ -53,10 +65,10 @@ async def at(second: float) -> None:
     await asyncio.sleep(second - elapsed_s())
 
 
-def route(name: str, drain: Drain | None = None, model: str = "m") -> Route:
+def route(name: str, drain: Drain | None = None, model: str = "m", signer: Signer | None = None) -> Route:
     """A route whose provider lives at `<name>.test`."""
-    provider = Provider(name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE, drain=drain)
-    return Route(provider, model, is_measured=True)
+    place = (name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE)
+    return Route(Provider(*place, drain=drain, signer=signer), model, is_measured=True)
 
 
 def call(stream: bool) -> Call:
@@ -96,6 +108,7 @@ class Scene:
         drain: Drain | None = None,
         on_interrupt: OnInterrupt = "error",
         model: str = "m",
+        signer: Signer | None = None,
     ) -> None:
         self.upstream = ScriptedUpstream(*plays)
         self.sink = ScriptedSink()
@@ -115,7 +128,7 @@ class Scene:
             key=Key("key_1", "acme", Tier("pro")),
             started_s=START_S,
         )
-        self._routes = {name: route(name, drain, model) for name in routes}
+        self._routes = {name: route(name, drain, model, signer) for name in routes}
         models = catalog(*self._routes.values(), strategy=strategy, on_interrupt=on_interrupt)
         self._stages = (*before, Choose(models))
         self._pipeline = Pipeline(self._stages, self.services, self.running)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.wire.eventstream import MAX_HEADERS, BadMessage, Fault, MessageSplitter, read_headers
 from gateway.wire.sse import Event, FrameTooLarge, Unreadable
 from tests.support.eventstream import Typed, error, event, exception, message
+from tests.support.reads import bytewise, cut
 from tests.support.scale import examples
 
 MIB = 1024 * 1024
@@ -55,16 +56,6 @@ def read(*reads: bytes, bound: int = MIB) -> list[Event | str]:
     except Unreadable as exc:
         events.append(str(exc))
     return events
-
-
-def cut(stream: bytes, places: list[int]) -> list[bytes]:
-    """*stream* in reads that end at *places* (taken modulo its length)."""
-    ends = [0, *sorted(place % (len(stream) + 1) for place in places), len(stream)]
-    return [stream[start:end] for start, end in pairwise(ends)]
-
-
-def bytewise(stream: bytes) -> list[bytes]:
-    return [stream[at : at + 1] for at in range(len(stream))]
 
 
 def prelude(total: int, header_bytes: int) -> bytes:

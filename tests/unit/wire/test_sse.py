@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.wire.sse import Event, FrameSplitter, FrameTooLarge, frame
+from tests.support.reads import bytewise, cut
 from tests.support.scale import examples
 
 MIB = 1024 * 1024
@@ -73,16 +72,6 @@ def read(*reads: bytes, bound: int = MIB) -> list[Event | str]:
     except FrameTooLarge:
         events.append("too large")
     return events
-
-
-def cut(stream: bytes, places: list[int]) -> list[bytes]:
-    """*stream* in reads that end at *places* (taken modulo its length)."""
-    ends = [0, *sorted(place % (len(stream) + 1) for place in places), len(stream)]
-    return [stream[start:end] for start, end in pairwise(ends)]
-
-
-def bytewise(stream: bytes) -> list[bytes]:
-    return [stream[at : at + 1] for at in range(len(stream))]
 
 
 @settings(max_examples=examples(400), derandomize=True, deadline=None)
