@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gateway.providers.presets import PRESETS
-from gateway.settings import shipped_presets
+from gateway.settings import account_at_hand, shipped_presets
 
 KEY = "anm-sk-demo"
 BUILT_IN = {
@@ -43,8 +43,7 @@ def document(provider_port: int, environ: Mapping[str, str]) -> dict[str, Any]:
         "demo-openai": {"preset": "openai_compatible", "base_url": f"{origin}/v1"},
         "demo-anthropic": {"preset": "anthropic_compatible", "base_url": origin},
     }
-    for vendor in vendors(environ):
-        providers[vendor] = {"preset": vendor, "api_key": {"env": PRESETS[vendor].key_variable}}
+    providers |= _accounts(environ)
     return {
         # A host of its own, so that a platform's PORT does not open it: everybody knows its key, which spends what the
         # vendors' keys are good for. Nobody routes to a demo, so nobody need be told that it leaves; and Ctrl-C should
@@ -60,9 +59,14 @@ def document(provider_port: int, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def vendors(environ: Mapping[str, str]) -> list[str]:
-    """The vendors of shipped models whose usual key variable is set."""
-    shipped = shipped_presets()
-    return [name for name, preset in PRESETS.items() if name in shipped and environ.get(preset.key_variable or "")]
+    """The vendors of shipped models whose usual variables are set."""
+    return [*_accounts(environ)]
+
+
+def _accounts(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Their entries."""
+    found = {name: account_at_hand(PRESETS[name], environ) for name in PRESETS if name in shipped_presets()}
+    return {name: entry for name, entry in found.items() if entry is not None}
 
 
 def banner(environ: Mapping[str, str], host: str, port: int) -> str:

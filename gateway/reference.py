@@ -263,8 +263,11 @@ def _preset_rows() -> list[tuple[str, ...]]:
 
 def _preset_row(preset: Preset) -> tuple[str, ...]:
     base_url = f"`{preset.base_url}`" if preset.base_url else "required"
+    region = preset.region
+    if preset.service is not None:
+        base_url = region = "of `aws_region`"
     variable = f"`{preset.key_variable}`" if preset.key_variable else ""
-    facts = (f"`{preset.name}`", f"`{preset.dialect}`", base_url, f"`{preset.type}`", preset.region)
+    facts = (f"`{preset.name}`", f"`{preset.dialect}`", base_url, f"`{preset.type}`", region)
     return (*facts, variable, preset.note)
 
 

@@ -42,7 +42,7 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
         GatewayError: 400 for what the API cannot do and no answer may ignore.
     """
     notes.begin(prompt)
-    _check(prompt)
+    check(prompt)
     talk = write_turns(prompt, notes)
     max_tokens = _max_tokens(prompt, target, notes)
     body: dict[str, Any] = {"model": target.model, "max_tokens": max_tokens}
@@ -53,13 +53,13 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
         body["stream"] = True
     body |= write_tools(prompt, talk.called, notes)
     body |= _thinking(prompt, target, talk, max_tokens, notes)
-    body |= _stop(prompt, notes)
+    body |= write_stop(prompt, notes)
     body |= _metadata(prompt, notes)
     body |= _others(prompt, notes)
     return msgspec.json.encode(body)
 
 
-def _check(prompt: Prompt) -> None:
+def check(prompt: Prompt) -> None:
     """Refuse what cannot be had here, by the client's name for it."""
     if prompt.n > 1:
         name = prompt.names.get("n", "n")
@@ -98,8 +98,8 @@ def _thinking(
     return members
 
 
-def _stop(prompt: Prompt, notes: Notes) -> dict[str, Any]:
-    """The API refuses blank ones."""
+def write_stop(prompt: Prompt, notes: Notes) -> dict[str, Any]:
+    """`stop_sequences`, without blank ones, which the API refuses."""
     name = prompt.names.get("stop", "stop")
     kept = [text for text in prompt.stop if text.strip()]
     if not kept:

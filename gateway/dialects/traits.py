@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gateway.core.catalog import DialectName
+
 # OpenAI refuses longer ids of tool calls, and names of users; the digest of 64 hexadecimals just fits.
 _MAX_CALL_ID_CHARS = 40
 _MAX_USER_CHARS = 64
@@ -37,6 +39,7 @@ class Traits(Struct, frozen=True):
         rests: A budget of 0 turns its thinking off.
         signs: It refuses its own calls in history without the signature that came with them.
         sees_results: Results of tools may have pictures and PDFs inside.
+        own: The dialect of its vendor, where it is asked in another one that has room for members of that.
         call_id_chars: How long one of ours is that replaces an id which does not look like that.
     """
 
@@ -56,6 +59,7 @@ class Traits(Struct, frozen=True):
     rests: bool = False
     signs: bool = False
     sees_results: bool = False
+    own: DialectName | None = None
 
     def call_id(self, original: str) -> str:
         """*original*, or where the model would refuse it, always the same other id."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from gateway.core.catalog import DialectName, Path, ProviderType
+from gateway.providers.aws import BEDROCK_RUNTIME, AwsService, area
 
 # The last dated version that is no preview, by Azure's reference; it knows `stream_options` and JSON schemas.
 AZURE_VERSION = "2024-10-21"
@@ -32,6 +33,8 @@ class Preset:
         key_variable: The environment variable that its own SDK reads; None where a key is not always needed.
         path: See `Provider`.
         omits: See `Provider`.
+        service: Of those in Amazon's cloud: their address follows from the region, and requests may be signed.
+        area: Where calls to a model may be computed, by the provider's name for it; None where that is its region.
         note: What an operator should know, for the table in the documents.
     """
 
@@ -44,6 +47,8 @@ class Preset:
     key_variable: str | None = None
     path: Path | None = None
     omits: frozenset[str] = frozenset()
+    service: AwsService | None = None
+    area: Callable[[str], str | None] | None = None
     note: str = ""
 
     @property
@@ -91,6 +96,18 @@ _ROWS = (
         note="`https://RESOURCE.openai.azure.com`; a route's `model` is the name of the deployment. It is asked by "
         f"`api-version={AZURE_VERSION}`; for models that want a newer one use `openai_compatible` with "
         "`https://RESOURCE.openai.azure.com/openai/v1`",
+    ),
+    Preset(
+        "bedrock",
+        "bedrock_converse",
+        bearer,
+        type="bedrock",
+        key_variable="AWS_BEARER_TOKEN_BEDROCK",
+        service=BEDROCK_RUNTIME,
+        area=area,
+        note="`api_key` is a key of Bedrock's own; without one requests are signed with the account's keys, "
+        "`aws_access_key_id` and `aws_secret_access_key`. A route's `model` is the id of a model or of an inference "
+        "profile, or an ARN; the region of a profile is the area that its id begins with (`us.`, `apac.`, `global.`)",
     ),
     Preset("cerebras", "openai_chat", bearer, "https://api.cerebras.ai/v1", key_variable="CEREBRAS_API_KEY"),
     Preset(

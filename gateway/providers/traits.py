@@ -41,8 +41,11 @@ _MISTRAL = Traits(
     call_id_chars=9,
 )
 
+# Its vendor's members are taken beside those of the hosts that have a dialect of their own: Bedrock's
+# `additionalModelRequestFields`.
+_CLAUDE = Traits(own="anthropic_messages")
 # Anthropic's guide to adaptive thinking: recommended from 4.6 on, and from 4.7 on there is nothing else.
-_ADAPTIVE = Traits(thinking="adaptive")
+_ADAPTIVE = structs.replace(_CLAUDE, thinking="adaptive")
 
 # Google's guides to thinking, to thought signatures, to function calling and to what is new in each version. Budgets up
 # to Gemini 2.5, levels from 3 on. From 3 on calls have to come back signed, and results may have files inside; from 3.6
@@ -59,7 +62,7 @@ _GEMINI_3_7 = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high"))
 _GEMINI_4 = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high"))
 _GEMINI_4_HYDROGEN = structs.replace(_GEMINI_3_6, efforts=("low", "medium", "high", "xhigh"))
 # Anthropic's guide of migration: from 4.6 on a conversation that ends with the assistant's turn is a 400.
-_PREFILLED = Traits(prefills=True)
+_PREFILLED = structs.replace(_CLAUDE, prefills=True)
 _PREFILLED_NAMES = (
     "3-", "opus-4-0", "opus-4-1", "opus-4-2", "opus-4-5", "sonnet-4-0", "sonnet-4-2", "sonnet-4-5", "haiku-4-5",
 )  # fmt: skip
@@ -79,6 +82,7 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     ("o4", _O_SERIES),
     ("gpt-oss", Traits(efforts=_OPENAI.efforts)),
     ("openai/gpt-oss", Traits(efforts=_OPENAI.efforts)),
+    ("openai.gpt-oss", Traits(efforts=_OPENAI.efforts)),
     ("deepseek-v4", _DEEPSEEK_V4),
     ("deepseek-flash", _DEEPSEEK_V4),  # V4.1 under a name that keeps
     ("deepseek-chat", _DEEPSEEK),
@@ -104,8 +108,13 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     *((f"claude-{name}", _ADAPTIVE) for name in ("opus-4-6", "sonnet-4-6", "opus-4-7", "opus-4-8")),
     *((f"claude-{name}", _ADAPTIVE) for name in ("opus-5", "sonnet-5", "haiku-5", "fable-5", "mythos-")),
     *((f"claude-{name}", _PREFILLED) for name in _PREFILLED_NAMES),
+    ("claude-", _CLAUDE),
     *((name, _MISTRAL) for name in ("open-mistral-", "open-mixtral-", "labs-", "voxtral-")),
 )
+
+# What Bedrock puts before a vendor's name for its model: an ARN, the area of an inference profile, the vendor. The rest
+# is the vendor's own name only for this one.
+_HOSTED = "anthropic."
 
 
 def takes_prefill(route: Route) -> bool:
@@ -116,4 +125,5 @@ def takes_prefill(route: Route) -> bool:
 
 def traits_of(model: str) -> Traits:
     """The traits of *model*, by its provider's name for it."""
+    model = model.rpartition(_HOSTED)[2]
     return next((traits for start, traits in _ROWS if model.startswith(start)), PLAIN)

@@ -1,5 +1,6 @@
 """Settings: a TOML file, the environment and the command line become frozen facts, or a list of all that is wrong."""
 
+from gateway.settings.aws import account_at_hand
 from gateway.settings.catalog import build_catalog, build_keys, key_id
 from gateway.settings.description import Row, describe, problems_text, settings_text, summary_text, warnings_text
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
@@ -34,6 +35,7 @@ __all__ = [
     "TierEntry",
     "UpstreamSettings",
     "VisionSettings",
+    "account_at_hand",
     "build_catalog",
     "build_keys",
     "describe",

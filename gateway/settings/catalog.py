@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 from gateway.core.catalog import MEASURED, Catalog, Drain, Key, Model, Provider, Route, Tier
 from gateway.core.money import Price
 from gateway.providers.presets import Preset
-from gateway.settings.entries import KeyEntry, ModelEntry, PriceEntry, ProviderEntry, RatesEntry, TierEntry
+from gateway.providers.sigv4 import Credential, Signer
+from gateway.settings.entries import (
+    KeyEntry,
+    ModelEntry,
+    PriceEntry,
+    ProviderEntry,
+    RatesEntry,
+    RouteEntry,
+    TierEntry,
+)
 from gateway.settings.loading import Settings
+from gateway.settings.places import region_of, region_of_route
 
 
 def build_catalog(settings: Settings, presets: Mapping[str, Preset]) -> Catalog:
@@ -25,11 +36,17 @@ def build_catalog(settings: Settings, presets: Mapping[str, Preset]) -> Catalog:
         if entry.strategy in MEASURED and len(entry.routes) > 1
         for route in entry.routes
     }
+
+    def routes(model: ModelEntry) -> tuple[Route, ...]:
+        made = []
+        for route in model.routes:
+            entry = settings.providers[route.provider]
+            provider = _at(providers[route.provider], entry, presets[entry.preset], route.model)
+            made.append(_route(route, provider, is_measured=(route.provider, route.model) in measured))
+        return tuple(made)
+
     return Catalog(
-        models={
-            slug: _model(slug, entry, _routes(entry, providers, measured), settings)
-            for slug, entry in settings.models.items()
-        },
+        models={slug: _model(slug, entry, routes(entry), settings) for slug, entry in settings.models.items()},
         modes={
             "realtime": modes.realtime,
             "provider_cache": modes.provider_cache,
@@ -57,36 +74,49 @@ def key_id(secret: str) -> str:
 def _provider(name: str, entry: ProviderEntry, preset: Preset, settings: Settings) -> Provider:
     kind = entry.type or preset.type
     base_url = entry.base_url or preset.base_url
-    if base_url is None:
-        raise ValueError(f"provider {name} has no base_url: the settings were loaded with other presets")
+    if base_url is None and preset.service is not None and entry.aws_region is not None:
+        base_url = preset.service.base_url(entry.aws_region)
+    region = region_of(preset, entry.region, entry.aws_region)
+    if base_url is None or region is None:
+        raise ValueError(f"provider {name} has no base_url or region: the settings were loaded with other presets")
     return Provider(
         name=name,
         dialect=preset.dialect,
         base_url=base_url,
         type=kind,
-        region=entry.region or preset.region,
+        region=region,
         weight=getattr(settings.metering.provider_weight, kind),
         secret=preset.auth(entry.api_key.reveal()) if entry.api_key else None,
         path=preset.path,
         omits=preset.omits,
         drain=Drain(entry.drain_max_s, entry.drain_max_tokens) if entry.on_cancel == "drain" else None,
         fetches_images=preset.fetches_images,
+        signer=_signer(entry, preset),
     )
 
 
-def _routes(
-    entry: ModelEntry, providers: Mapping[str, Provider], measured: Collection[tuple[str, str]]
-) -> tuple[Route, ...]:  # fmt: skip
-    return tuple(
-        Route(
-            providers[route.provider],
-            route.model,
-            weight=route.weight,
-            tools=route.tools,
-            context_window=route.context_window,
-            is_measured=(route.provider, route.model) in measured,
-        )
-        for route in entry.routes
+def _signer(entry: ProviderEntry, preset: Preset) -> Signer | None:
+    key, secret, token = entry.aws_access_key_id, entry.aws_secret_access_key, entry.aws_session_token
+    if preset.service is None or entry.aws_region is None or key is None or secret is None:
+        return None
+    credential = Credential(key.reveal(), secret.reveal(), token.reveal() if token is not None else None)
+    return preset.service.signer(entry.aws_region, credential)
+
+
+def _at(provider: Provider, entry: ProviderEntry, preset: Preset, model: str) -> Provider:
+    """*provider* with the region in which *model* is computed, which is not always that of its other ones."""
+    region = region_of_route(preset, entry.region, provider.region, model)
+    return provider if region == provider.region else replace(provider, region=region)
+
+
+def _route(entry: RouteEntry, provider: Provider, *, is_measured: bool) -> Route:
+    return Route(
+        provider,
+        entry.model,
+        weight=entry.weight,
+        tools=entry.tools,
+        context_window=entry.context_window,
+        is_measured=is_measured,
     )
 
 

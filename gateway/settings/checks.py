@@ -16,6 +16,7 @@ _GATEWAY_KEY = re.compile(r"anm-sk-[A-Za-z0-9._~+/=-]{1,256}")
 _HEADER_SAFE = re.compile(r"[\x21-\x7e]{1,8192}")  # one header line of aiohttp's parser takes 8190 bytes
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
+_AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,16}){1,3}-[0-9]{1,2}")
 _REGION = re.compile(r"[A-Za-z0-9-]{1,32}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]{1,253}")  # a name has at most 253 characters (RFC 1035)
 _PASSWORD = re.compile(r"(?<=://)[^/?#]*@")
@@ -76,6 +77,11 @@ def slug(text: str) -> str:
 def region(text: str) -> str:
     """A region's short name."""
     return _match(_REGION, text, "not a region of at most 32 letters, digits and dashes")
+
+
+def aws_region(text: str) -> str:
+    """A region of Amazon's cloud; it goes into a host name."""
+    return _match(_AWS_REGION, text, 'not an AWS region, such as "ap-southeast-3"')
 
 
 def host(text: str) -> str:

@@ -76,8 +76,6 @@ class MeteringSettings:
 class ProviderEntry:
     """An upstream account. None stands for the preset's own value."""
 
-    LATER: ClassVar = {"aws_region": None}
-
     preset: str = setting("The vendor: a name from the list of presets.")
     base_url: str | None = setting(
         "Where its API is; the path of an endpoint is added to it.",
@@ -87,7 +85,23 @@ class ProviderEntry:
         secret=True,
     )
     api_key: Secret | None = setting(
-        'Its key: { env = "NAME" }, { file = "path" } or the text itself; required if the preset has a usual variable.',
+        'Its key: { env = "NAME" }, { file = "path" } or the text itself; required if the preset has a usual variable, '
+        "unless requests are signed.",
+        None,
+    )
+    aws_region: str | None = setting(
+        "The region of Amazon's cloud that is asked; the variable AWS_REGION or AWS_DEFAULT_REGION by default.",
+        None,
+        check=checks.aws_region,
+    )
+    aws_access_key_id: Secret | None = setting(
+        "The key that requests are signed with, written as api_key is; the variable AWS_ACCESS_KEY_ID by default.", None
+    )
+    aws_secret_access_key: Secret | None = setting(
+        "Its secret half; the variable AWS_SECRET_ACCESS_KEY by default.", None
+    )
+    aws_session_token: Secret | None = setting(
+        "What goes with a temporary key; the variable AWS_SESSION_TOKEN by default. From a file, SIGHUP renews it.",
         None,
     )
     type: ProviderType | None = setting("What kind of provider it is; it decides the weight.", None)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from gateway.providers.presets import Preset
 from gateway.settings import checks
+from gateway.settings.aws import with_account
 from gateway.settings.entries import ENTERPRISE, KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
 from gateway.settings.reader import LATER, Broken, Reader, beneath, good, key_place
@@ -128,6 +129,8 @@ def from_document(
             reader.problem(name, LATER)
         elif name not in SCALAR_SECTIONS and name not in _TABLES:
             reader.unknown(name, name, (*SCALAR_SECTIONS, *_TABLES))
+    if isinstance(providers := document.get("providers"), Mapping):
+        document = {**document, "providers": with_account(providers, environ, presets)}
     layers = layered(document, environ, overrides, reader)
     scalars: dict[str, Any] = {
         section: reader.section(cls, layers[section], section) for section, cls in SCALAR_SECTIONS.items()

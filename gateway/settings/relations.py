@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from gateway.core.catalog import HOMES
+from gateway.providers.aws import REGIONS
 from gateway.providers.presets import Preset
 from gateway.settings.fields import shown, written
+from gateway.settings.places import region_of, region_of_route
 from gateway.settings.reader import Reader, beneath, good, good_rows, key_place
 from gateway.settings.sections import TAIL_S
 
@@ -17,6 +20,11 @@ ORDERED = (
     ("server", "max_body_bytes", "at most", "max_image_body_bytes"),
     ("upstream", "breaker_open_s", "at most", "breaker_open_max_s"),
 )
+
+AWS_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+AWS_NAMES = ("aws_region", *AWS_KEYS)
+Region = Callable[[str], str | None]
+"""Where a provider computes a model, by its name for it; None where that cannot be told."""
 
 
 def check_relations(
@@ -31,7 +39,7 @@ def check_relations(
     _exit(reader, good(scalars["server"]))
     for name, provider in tables["providers"].items():
         _provider(reader, beneath("providers", name), good(provider), presets)
-    regions = {name: _region(good(provider), presets) for name, provider in tables["providers"].items()}
+    regions = {name: partial(_region, good(provider), presets) for name, provider in tables["providers"].items()}
     for slug, model in tables["models"].items():
         _model(reader, beneath("models", slug), good(model), regions)
     for number, key in enumerate(tables["keys"].values(), start=1):
@@ -52,6 +60,12 @@ def _provider(reader: Reader, place: str, provider: Mapping[str, Any], presets: 
         names = ", ".join(sorted(presets)) or "none"
         reader.problem(f"{place}.preset", f"{shown(provider['preset'])} is not a preset; there are: {names}")
         return
+    if preset.service is not None:
+        _account(reader, place, provider, preset)
+        return
+    for name in AWS_NAMES:
+        if provider.get(name) is not None:
+            reader.problem(f"{place}.{name}", f"the preset {preset.name} is not in Amazon's cloud; remove it")
     # `get` with a default: a value that is there and has a problem was reported, and is not missing.
     if preset.base_url is None and provider.get("base_url", "broken") is None:
         reader.problem(f"{place}.base_url", f"is missing; the preset {preset.name} has none of its own")
@@ -60,14 +74,40 @@ def _provider(reader: Reader, place: str, provider: Mapping[str, Any], presets: 
         reader.problem(f"{place}.api_key", f"is missing; the preset {preset.name} needs api_key, such as {example}")
 
 
-def _region(provider: Mapping[str, Any], presets: Mapping[str, Preset]) -> str | None:
-    """Where a provider computes; None where that cannot be told for a problem of its own."""
-    preset = presets.get(provider.get("preset", ""))
-    own = provider.get("region", "")
-    return own.upper() if own else preset.region.upper() if own is None and preset is not None else None
+def _region(provider: Mapping[str, Any], presets: Mapping[str, Preset], model: str) -> str | None:
+    """Where *model* is computed at a provider; None where that cannot be told for a problem of its own."""
+    preset, own = presets.get(provider.get("preset", "")), provider.get("region", "broken")
+    if preset is None or own == "broken":
+        return None
+    region = region_of(preset, own, provider.get("aws_region"))
+    return region_of_route(preset, own, region, model).upper() if region is not None else None
 
 
-def _model(reader: Reader, place: str, model: Mapping[str, Any], regions: Mapping[str, str | None]) -> None:
+def _account(reader: Reader, place: str, provider: Mapping[str, Any], preset: Preset) -> None:
+    """An account in Amazon's cloud: a region that we know the place of, and one credential, whole."""
+    region = provider.get("aws_region", "broken")
+    if region is None:
+        reader.problem(f"{place}.aws_region", "is missing, and neither AWS_REGION nor AWS_DEFAULT_REGION is set")
+    elif region != "broken" and region not in REGIONS:
+        for name in ("base_url", "region"):
+            if provider.get(name, "broken") is None:
+                reader.problem(f"{place}.{name}", f"is missing; {region} is no region that is known here")
+    given = [name for name in AWS_KEYS if provider.get(name, "broken") is not None]
+    if provider.get("api_key", "broken") is not None:
+        if given:
+            reader.problem(f"{place}.{given[0]}", "there is an api_key as well; requests take one of the two")
+        return
+    for name in AWS_KEYS[:2]:
+        if name not in given:
+            other = f', or an api_key such as {{ env = "{preset.key_variable}" }}' if not given else ""
+            reader.problem(f"{place}.{name}", f"is missing; requests are signed with it{other}")
+
+
+def _nowhere(model: str) -> None:
+    """As `Region`, of a provider that there is none of."""
+
+
+def _model(reader: Reader, place: str, model: Mapping[str, Any], regions: Mapping[str, Region]) -> None:
     providers, seen = regions, set()
     for number, route in enumerate(map(good, model.get("routes", ()))):
         here = f"{place}.routes[{number}]"
@@ -86,11 +126,12 @@ def _model(reader: Reader, place: str, model: Mapping[str, Any], regions: Mappin
         reader.problem(f"{place}.max_output_tokens", f"{longest} is not at most context_window ({window})")
 
 
-def _residency(reader: Reader, place: str, model: Mapping[str, Any], regions: Mapping[str, str | None]) -> None:
+def _residency(reader: Reader, place: str, model: Mapping[str, Any], regions: Mapping[str, Region]) -> None:
     """A model that may be computed nowhere is a mistake, not a restriction."""
     residency = model.get("residency", "any")
     home = HOMES[residency]
-    found = [regions.get(good(route).get("provider", "")) for route in model.get("routes", ())]
+    routes = [good(route) for route in model.get("routes", ())]
+    found = [regions.get(route.get("provider", ""), _nowhere)(route.get("model", "")) for route in routes]
     if home is not None and found and all(region not in (home, None) for region in found):
         reader.problem(f"{place}.residency", f"{shown(residency)} leaves no route: none of its providers is in {home}")
 

@@ -16,6 +16,8 @@ import msgspec
 
 from gateway.wire.sse import Event, FrameTooLarge, Unreadable
 
+MEDIA_TYPE = "application/vnd.amazon.eventstream"
+
 _PRELUDE = struct.Struct(">III")  # length of the message, of its headers, CRC-32 of these eight bytes
 _U32 = struct.Struct(">I")
 _U16 = struct.Struct(">H")
@@ -33,9 +35,16 @@ Value = bool | int | bytes | str
 
 
 class Fault(Event):
-    """An exception or error that a service raises inside its stream: `name` is its type, `data` tells of it."""
+    """
+    An exception or error that a service raises inside its stream: `name` is its type, `data` tells of it.
+
+    One called `UNREADABLE` is of what came: its `data` says what is wrong with it, and nothing follows.
+    """
 
     __slots__ = ()
+
+
+UNREADABLE = b""
 
 
 class BadMessage(Unreadable):
@@ -63,33 +72,31 @@ class MessageSplitter:
         max_event_bytes: Bound of one message's payload.
     """
 
-    __slots__ = ("_broken", "_buffer", "_heads", "_max", "_wanted")
+    __slots__ = ("_buffer", "_heads", "_is_broken", "_max", "_wanted")
 
     def __init__(self, max_event_bytes: int) -> None:
         self._max = max_event_bytes
         self._buffer = bytearray()  # the unfinished message
         self._wanted = _PRELUDE.size  # how long the buffer has to be before it says more than is known already
-        self._broken: type[BadMessage | FrameTooLarge] | None = None
+        self._is_broken = False
         self._heads: dict[bytes, _Head] = {}
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that *data* completes, in order.
+        """
+        The events that *data* completes, in order.
 
-        Raises:
-            Unreadable: As `Splitter` says; whole events are never lost.
+        What cannot be read is told by the last of them, at once: whoever waits for more would wait in vain.
         """
         events: list[Event] = []
-        if self._broken is None:
+        if not self._is_broken:
             self._buffer += data
             if len(self._buffer) >= self._wanted:
                 self._read(events)
-        if self._broken is not None and not events:
-            raise self._broken
         return events
 
     def close(self) -> list[Event]:
-        """Nothing, since part of a message says nothing. Raises Unreadable as `feed` does."""
-        return self.feed(b"")
+        """Nothing: part of a message says nothing."""
+        return []
 
     def _read(self, events: list[Event]) -> None:
         """Take whole messages off the buffer."""
@@ -103,8 +110,9 @@ class MessageSplitter:
                     break
                 events.append(self._event(data, at, at + length))
                 at += length
-        except (BadMessage, FrameTooLarge) as exc:
-            self._broken, at = type(exc), len(data)  # not the exception: its traceback would hold this object
+        except Unreadable as exc:
+            events.append(Fault(UNREADABLE, str(exc).encode()))
+            self._is_broken, at = True, len(data)
         del self._buffer[:at]
 
     def _length(self, data: bytes, at: int) -> int:

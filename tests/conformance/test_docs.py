@@ -38,6 +38,7 @@ BLOCKS = [block for path in FILES for block in blocks(path)]
 # Silence and its end come soon: the document says so where it shows them.
 QUICK = {"GATEWAY_STREAM_HEARTBEAT_S": "0.4", "GATEWAY_STREAM_IDLE_S": "2"}
 VENDOR_KEYS = {"OPENAI_API_KEY": "sk-of-nobody", "DEEPSEEK_API_KEY": "sk-of-nobody", "GEMINI_API_KEY": "of-nobody"}
+AWS_KEYS = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK"), "of-nobody")
 ENDPOINTS = {"chat": (CHAT, chat), "messages": (MESSAGES, messages)}
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
@@ -138,7 +139,7 @@ async def test_make(block: Block) -> None:
 @of(("toml", "*"), ("bash", "check"))
 async def test_configuration(folder: Path, block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration is accepted, and the command says what the document says."""
-    for name, key in VENDOR_KEYS.items():
+    for name, key in (VENDOR_KEYS | AWS_KEYS).items():
         monkeypatch.setenv(name, key)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin")  # Debian's place of nginx; not in every user's path

@@ -1,7 +1,8 @@
 """One recorded exchange played through the pure half, with fixed ids and clocks.
 
 A case is a folder `fixtures/<provider>/<case>/`. Written by hand: `source.txt` (whose public reference the shapes
-follow), `request.json`, and what the provider answers: `upstream.sse`, `upstream.json` or `upstream_error.json`.
+follow), `request.json`, and what the provider answers: `upstream.sse`, `upstream.json` or `upstream_error.json`. Where
+streams are binary, `upstream.events` has a message in each line, by name and payload, and `upstream.bin` is derived.
 Derived, and reviewed by eye: `upstream_request.json`, `client.sse` or `client.json`, `receipt.json`.
 
 The same answer can be asked for by a client of another dialect than the provider's: `request.<client>.json`, where
@@ -31,6 +32,7 @@ from gateway.dialects.pairs import open_lane, read_completion
 from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
 from gateway.providers.presets import PRESETS
 from gateway.providers.requests import build_request
+from tests.support.eventstream import event, exception
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/*/source.txt"))
@@ -59,6 +61,8 @@ def replay(case: Path) -> dict[str, bytes]:
         if (request := case / f"request.{client}.json").exists():
             files = _asked(case, request, CLIENT_DIALECTS[dialect])
             derived |= {name.replace(".", f".{client}."): content for name, content in files.items()}
+    if (events := case / "upstream.events").exists():
+        derived["upstream.bin"] = _binary(events.read_text())
     return derived
 
 
@@ -76,7 +80,8 @@ def _asked(case: Path, request: Path, client: ClientDialect) -> dict[str, bytes]
 
 def _route(case: Path, call: Call) -> Route:
     preset = PRESETS[case.parent.name]
-    place = (preset.name, preset.dialect, preset.base_url or ANY_BASE_URL, preset.type, preset.region)
+    base_url = preset.service.base_url("us-east-1") if preset.service else preset.base_url or ANY_BASE_URL
+    place = (preset.name, preset.dialect, base_url, preset.type, preset.region)
     provider = Provider(
         *place, parse_weight("1"), preset.auth("secret"), path=preset.path, omits=preset.omits
     )
@@ -86,7 +91,19 @@ def _route(case: Path, call: Call) -> Route:
     return Route(provider, model)
 
 
+def _binary(events: str) -> bytes:
+    """The messages of an event stream, from lines such as `messageStart {"role": "assistant"}`."""
+    out = b""
+    for line in events.splitlines():
+        name, _, payload = line.partition(" ")
+        raises = name.endswith("Exception")
+        out += (exception if raises else event)(name, json.loads(payload))
+    return out
+
+
 def _answered(case: Path, journey: Journey, exchange: Exchange) -> Settled:
+    if (case / "upstream.events").exists():
+        return _stream(journey, exchange, _binary((case / "upstream.events").read_text()))
     if (case / "upstream.sse").exists():
         return _stream(journey, exchange, (case / "upstream.sse").read_bytes())
     if (case / "upstream.json").exists():

@@ -216,7 +216,6 @@ def test_enterprise_is_built_in() -> None:
         (("keys", "anm-sk-canary", "budget_usd"), "5.00", "keys.(number 1).budget_usd"),
         (("keys", "anm-sk-canary", "policy"), "default", "keys.(number 1).policy"),
         (("models", "gpt-4o", "price", "batch_factor"), "0.5", 'models."gpt-4o".price.batch_factor'),
-        (("providers", "main", "aws_region"), "ap-southeast-3", "providers.main.aws_region"),
     ],
 )
 def test_later_versions_are_not_pretended(path: tuple[str, ...], value: object, place: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.eventstream import MAX_HEADERS, BadMessage, Fault, MessageSplitter, read_headers
-from gateway.wire.sse import Event, FrameTooLarge, Unreadable
+from gateway.wire.eventstream import MAX_HEADERS, UNREADABLE, BadMessage, Fault, MessageSplitter, read_headers
+from gateway.wire.sse import Event
 from tests.support.eventstream import Typed, error, event, exception, message
 from tests.support.reads import bytewise, cut
 from tests.support.scale import examples
@@ -46,16 +46,13 @@ messages = st.builds(_message, headers, payloads, names)
 
 
 def read(*reads: bytes, bound: int = MIB) -> list[Event | str]:
-    """All that a splitter gives for *reads* and the end; the reason ends the list where it gave up."""
+    """All that a splitter gives for *reads* and the end; what it cannot read as the reason."""
     splitter = MessageSplitter(bound)
     events: list[Event | str] = []
-    try:
-        for data in reads:
-            events += splitter.feed(data)
-        events += splitter.close()
-    except Unreadable as exc:
-        events.append(str(exc))
-    return events
+    for data in reads:
+        events += splitter.feed(data)
+    events += splitter.close()
+    return [event.data.decode() if type(event) is Fault and event.name == UNREADABLE else event for event in events]
 
 
 def prelude(total: int, header_bytes: int) -> bytes:
@@ -180,8 +177,7 @@ def test_each_event_with_the_read_that_completes_it() -> None:
 )
 def test_hostile_lengths(total: int, header_bytes: int) -> None:
     """Lengths that contradict each other are refused with the prelude, before anything is waited for."""
-    with pytest.raises(BadMessage):
-        MessageSplitter(MIB).feed(prelude(total, header_bytes))
+    assert read(prelude(total, header_bytes)) == ["damaged message"]
 
 
 def test_lengths_beyond_the_bound() -> None:
@@ -189,21 +185,18 @@ def test_lengths_beyond_the_bound() -> None:
     whole = message(EVENT, b"x" * 100)
 
     assert read(whole, bound=100) == [Event(b"e", b"x" * 100)]
-    for refused in (whole[:12], prelude(2**32 - 1, 0)):
-        with pytest.raises(FrameTooLarge):
-            MessageSplitter(99).feed(refused)
+    assert read(whole[:12], bound=99) == ["event longer than the limit"]
+    assert read(prelude(2**32 - 1, 0)) == ["event longer than the limit"]
 
 
-def test_events_before_the_fault_are_not_lost() -> None:
-    """The read that holds whole messages and a fault gives the messages; the fault comes with the next call, and on."""
+def test_what_cannot_be_read_is_told_at_once() -> None:
+    """The read that holds whole messages and a fault gives the messages, then the fault; nothing comes behind it."""
     splitter = MessageSplitter(MIB)
 
     got = splitter.feed(event("a", {}) + prelude(0, 0) + event("b", {}))
 
-    assert got == [Event(b"a", b"{}")]
-    for call in (lambda: splitter.feed(event("c", {})), splitter.close):
-        with pytest.raises(BadMessage):
-            call()
+    assert got == [Event(b"a", b"{}"), Fault(UNREADABLE, b"damaged message")]
+    assert (splitter.feed(event("c", {})), splitter.close()) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -243,8 +236,7 @@ def test_hostile_headers(block: bytes) -> None:
 )
 def test_a_message_that_does_not_say_what_it_is(headers: dict[str, str | Typed]) -> None:
     """A message without its kind or its name is refused."""
-    with pytest.raises(BadMessage):
-        MessageSplitter(MIB).feed(message(headers, b"{}"))
+    assert read(message(headers, b"{}")) == ["damaged message"]
 
 
 def test_many_kinds_of_heads_are_not_all_kept() -> None:

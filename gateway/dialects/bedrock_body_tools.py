@@ -1,0 +1,79 @@
+"""Tools and the choice among them in a Converse body."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import structs
+
+from gateway.dialects.anthropic_body_tools import write_tools as write_anthropic_tools
+from gateway.dialects.bedrock_body_blocks import Blocks
+from gateway.dialects.neutral import Notes, Prompt
+from gateway.dialects.validate import refuse
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # `ToolName` in the API reference
+_ANY = {"type": "auto"}  # where nothing was said
+_GONE = "Not available any more."  # of a tool that was called earlier and is no longer offered
+
+
+def write_tools(
+    prompt: Prompt, called: tuple[str, ...], own: dict[str, Any] | None, blocks: Blocks, notes: Notes
+) -> dict[str, Any]:  # fmt: skip
+    """
+    `toolConfig`; nothing where there are no tools. Where the conversation has calls, Converse wants tools, as
+    Anthropic's API does.
+
+    Converse knows no choice of none, and nothing of parallel calls. A model that takes members of its own (*own*) gets
+    such a choice there, whole, since Converse refuses one that is in both places.
+
+    Raises:
+        GatewayError: A tool's name that the API refuses.
+    """
+    if own is None and prompt.parallel_tools is False and prompt.tools:
+        notes.drop(prompt.names.get("parallel_tools", "parallel_tools"))
+        prompt = structs.replace(prompt, parallel_tools=None)
+    written = write_anthropic_tools(prompt, called, notes)
+    if not written:
+        return {}
+    _check_names(prompt)
+    tools: list[dict[str, Any]] = []
+    for tool in written["tools"]:
+        tools += blocks.marked({"toolSpec": _spec(tool, is_gone=not prompt.tools)}, tool.get("cache_control"))
+    config: dict[str, Any] = {"tools": tools}
+    choice = written.get("tool_choice", _ANY)
+    if own is not None and (choice["type"] == "none" or "disable_parallel_tool_use" in choice):
+        own["tool_choice"] = choice
+    elif choice["type"] != "none":
+        config |= {"toolChoice": _choice(choice)} if choice is not _ANY else {}
+    elif not called:
+        return {}  # what is not offered is not called
+    elif prompt.tools:
+        notes.drop(prompt.names.get("tool_choice", "tool_choice"))
+    return config
+
+
+def _check_names(prompt: Prompt) -> None:
+    place = prompt.names.get("tools", "tools")
+    for at, tool in enumerate(prompt.tools):
+        if _NAME.fullmatch(tool.name) is None:
+            raise refuse(
+                f"{place}[{at}]",
+                f"{place}[{at}]: this model takes names of tools of at most 64 letters, digits, _ and -.",
+            )
+
+
+def _spec(tool: dict[str, Any], *, is_gone: bool) -> dict[str, Any]:
+    spec: dict[str, Any] = {"name": tool["name"]}
+    description = _GONE if is_gone else tool.get("description")
+    if description:
+        spec["description"] = description
+    spec["inputSchema"] = {"json": tool["input_schema"]}
+    if tool.get("strict"):
+        spec["strict"] = True
+    return spec
+
+
+def _choice(choice: dict[str, Any]) -> dict[str, Any]:
+    kind: str = choice["type"]
+    return {kind: {"name": choice["name"]} if kind == "tool" else {}}
