@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from gateway.core.errors import UpstreamFailed
 from gateway.dialects.answer import read_answer
@@ -15,7 +16,7 @@ from gateway.dialects.gemini_candidate import CandidateReader
 from gateway.dialects.gemini_endings import blocked
 from gateway.dialects.gemini_usage import UsageReader
 from gateway.dialects.lane import read_json
-from gateway.dialects.neutral import AnswerEvent, Begin, Counted, Finished, Other
+from gateway.dialects.neutral import AnswerEvent, Begin, Counted, Finished, Other, Running
 from gateway.dialects.reading import AnswerState
 from gateway.wire.sse import Event
 from gateway.wire.values import decode_values
@@ -55,14 +56,15 @@ class GeminiReader(AnswerState):
     def end(self) -> Sequence[AnswerEvent]:
         """How the model stopped, and the usage if it has changed."""
         others = [Other(index, each.finished()) for index, each in sorted(self._candidates.items()) if index]
-        return [self._finished(), *others, *self._count()]
+        told = self._counted()
+        return [self._finished(), *others, *([told] if told != Counted() else [])]
 
     def whole(self, body: bytes) -> Sequence[AnswerEvent]:
         """A whole answer. Raises UpstreamFailed when it is an error, or no answer."""
         _, root = read_answer(body)
         if root.get("error"):
             raise UpstreamFailed(in_band_failure(body))
-        said = self._take(root, body)
+        said = [event for event in self._take(root, body) if type(event) is not Running]
         if not self.complete:
             raise UpstreamFailed(malformed("no candidate with a finish reason in the answer"))
         self.ended = True
@@ -122,9 +124,11 @@ class GeminiReader(AnswerState):
         """The tokens so far, where that is news."""
         if self._usage.odd:
             self._remark("usage_odd")
-        silent = not any(each.parts.has_spoken for each in self._candidates.values())
-        told, self._told = self._told, self._usage.counted(silent=silent)
-        return [self._told] if self._told != told else []
+        told, self._told = self._told, self._counted()
+        return [Running(*structs.astuple(self._told))] if self._told != told else []
+
+    def _counted(self) -> Counted:
+        return self._usage.counted(silent=not any(each.parts.has_spoken for each in self._candidates.values()))
 
 
 def _read_object(payload: bytes) -> dict[str, Any]:

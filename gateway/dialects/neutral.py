@@ -304,8 +304,24 @@ class Counted(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
+class Running(Counted, frozen=True, gc=False):
+    """Tokens of an answer that goes on, for the books should it break. It is no news for clients, who hear the last."""
+
+
 AnswerEvent = (
-    Begin | Said | Refused | Thought | Called | Argued | Cited | Pictured | Scored | Finished | Counted | Other
+    Begin
+    | Said
+    | Refused
+    | Thought
+    | Called
+    | Argued
+    | Cited
+    | Pictured
+    | Scored
+    | Finished
+    | Counted
+    | Running
+    | Other
 )
 
 

@@ -17,7 +17,7 @@ from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage, merge
 from gateway.dialects.base import ClientDialect, Completion, Dialect, Journey, Lane, LaneRules
 from gateway.dialects.lane import EventLane
-from gateway.dialects.neutral import AnswerEvent, Counted, Finished
+from gateway.dialects.neutral import AnswerEvent, Counted, Finished, Running
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
 from gateway.wire.sse import Event
 
@@ -90,8 +90,8 @@ class TranslationLane(EventLane):
         if self.complete:
             self._conclude()
         usage, basis = self._lane.measure()
-        if not self.complete:
-            usage = self._counts.at_least(usage)
+        if not self.complete and self._counts.exceeds(usage):
+            usage, basis = self._counts.running(usage), "received"
         return self._counts.complete(usage), basis
 
     def received_tokens(self) -> int:
@@ -116,7 +116,11 @@ class TranslationLane(EventLane):
     def _say(self, said: Sequence[AnswerEvent], out: list[bytes]) -> None:
         """Add the client's frames for *said* to *out*."""
         for event in said:
-            if type(event) is Counted or type(event) is Finished:
+            kind = type(event)
+            if kind is Running:
+                self._counts.take(event)
+                continue
+            if kind is Counted or kind is Finished:
                 self._counts.take(event)
                 self._note = self._note or _odd_ending(event)
             frames = self._writer.write(event)
@@ -167,17 +171,22 @@ class _Counts:
 
     def __init__(self) -> None:
         self._said: dict[str, int | None] = {}
+        self._is_running = False
 
     def take(self, event: AnswerEvent) -> None:
         """Note what *event* counts, if it does."""
         if isinstance(event, Counted):
+            self._is_running = type(event) is Running
             counts = structs.asdict(event)
             self._said.update({name: value for name, value in counts.items() if value is not None})
 
-    def at_least(self, usage: Usage) -> Usage:
-        """*usage* of a cut stream, whose provider may have counted more than we have heard, such as hidden thinking."""
-        said = self._said.get("completion_tokens") or 0
-        return merge(usage, completion_tokens=max(usage.completion_tokens, said))
+    def exceeds(self, usage: Usage) -> bool:
+        """Whether a provider that counts as it goes has counted all that we have heard, or more: hidden thinking."""
+        return self._is_running and (self._said.get("completion_tokens") or 0) >= usage.completion_tokens
+
+    def running(self, usage: Usage) -> Usage:
+        """*usage* of a cut stream, by that count."""
+        return merge(usage, completion_tokens=self._said.get("completion_tokens"))
 
     def complete(self, usage: Usage) -> Usage:
         """*usage* with those counts, as far as they can be part of it."""

@@ -85,6 +85,8 @@ class FrameSplitter:
                 line, _, rest = rest.partition(b"\n")
             if rest == b"\n" and line[:6] == b"data: " and len(line) > 6:
                 return [_new(Event, (name, line[6:]))]
+        elif self._idle and _is_one_crlf_frame(data) and len(data) <= self._max:
+            return [_new(Event, (b"", data[6:-4]))]
         return self._read(data)
 
     def close(self) -> list[Event]:
@@ -164,6 +166,18 @@ class FrameSplitter:
             self._data_bytes = len(data[0])
         self._data_bytes += 1 + len(data[-1])
         return self._data_bytes > self._max
+
+
+def _is_one_crlf_frame(data: bytes) -> bool:
+    """Whether *data* is one frame without a name, in the line endings that Google writes."""
+    end = len(data) - 4
+    return (
+        data[:6] == b"data: "
+        and end > 6
+        and data.find(b"\r") == end
+        and data[end:] == b"\r\n\r\n"
+        and (data.find(b"\n") == end + 1)
+    )
 
 
 def frame(payload: bytes, name: bytes = b"") -> bytes:

@@ -198,15 +198,15 @@ def test_there_and_back(said: list[str], calls: list[dict[str, Any]], signed: li
     text = [{"text": "".join(said)}] if said else []
     assert [part for turn in turns if turn["role"] == "model" for part in turn["parts"]] == text + parts
     assert heard.lane.measure()[0].completion_tokens == 15
-    events = [event for chunk in chunks for event in _read(chunk)]
+    events = _read(b"".join(chunks))
     assert "".join(event.text for event in events if isinstance(event, Said)) == "".join(said)
     assert sum(isinstance(event, Called) for event in events) == len(calls)
     assert Counted(prompt_tokens=9, completion_tokens=15, reasoning_tokens=7) in events
 
 
-def _read(chunk: bytes) -> list[Any]:
+def _read(stream: bytes) -> list[Any]:
     reader = GeminiReader()
-    return [said for event in FrameSplitter(1 << 20).feed(chunk) for said in reader.take(event)]
+    return [said for event in FrameSplitter(1 << 20).feed(stream) for said in reader.take(event)] + [*reader.end()]
 
 
 def test_json_is_the_same_message() -> None:

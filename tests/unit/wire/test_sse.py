@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,10 +98,11 @@ def test_any_partition_meets_the_bound_at_the_same_event(stream: bytes, places: 
 
 
 @settings(max_examples=examples(300), derandomize=True, deadline=None)
-@given(canonical, streams, canonical, st.integers(6, 40))
-def test_the_fast_branch_equals_the_slow_one(first: bytes, odd: bytes, last: bytes, bound: int) -> None:
-    """Reads of whole canonical frames, alone and around any other bytes, give what single bytes give."""
-    singles = [block + b"\n\n" for block in last.split(b"\n\n")[:-1]]
+@given(canonical, streams, canonical, st.sampled_from([b"\n", b"\r\n"]), st.integers(6, 40))
+def test_the_fast_branches_equal_the_slow_one(first: bytes, odd: bytes, last: bytes, ending: bytes, bound: int) -> None:
+    """Reads of whole frames, in our line endings or Google's, around any other bytes, give what single bytes give."""
+    singles = [(block + b"\n\n").replace(b"\n", ending) for block in last.split(b"\n\n")[:-1]]
+    first, last = first.replace(b"\n", ending), last.replace(b"\n", ending)
 
     fast = read(frame(b"0"), first, odd, *singles, last, bound=bound)
 
@@ -193,11 +196,13 @@ def test_reads_that_only_look_canonical() -> None:
     reads = [
         b"", b"data: 1\n\n", b"\xef\xbb\xbfdata: no\n\n", b"data: a\rdata: b\n\n", b"data: \n\n",
         b"event: x\ndata: \n\n", b"event: x\rid: 1\ndata: y\n\n", b"data: 2\n\n",
+        b"data: 3\r\n\r\n", b"data: \r\n\r\n", b"data: 4\ndata: 5\r\n\r\n", b"data: 6\r\ndata: 7\r\n\r\n",
     ]  # fmt: skip
 
     given = [[(event.name, event.data) for event in splitter.feed(data)] for data in reads]
 
-    assert given == [[], [(b"", b"1")], [], [(b"", b"a\nb")], [], [], [(b"x", b"y")], [(b"", b"2")]]
+    crlf: list[Any] = [[(b"", b"3")], [], [(b"", b"4\n5")], [(b"", b"6\n7")]]
+    assert given == [[], [(b"", b"1")], [], [(b"", b"a\nb")], [], [], [(b"x", b"y")], [(b"", b"2")], *crlf]
 
 
 def test_data_lines_are_joined() -> None:
