@@ -25,6 +25,11 @@ def spell(media_type: str, data: str) -> dict[str, str]:
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
+def claim(picture: Picture, media_type: str) -> tuple[Path, object]:
+    """See `Pictures`."""
+    return (*picture.path, "media_type"), media_type
+
+
 def _inside(content: Any, path: Path, place: str) -> Iterator[Picture]:
     """Those of *content*, if it is made of blocks. The depth is the body's, which is bounded."""
     for position, block in enumerate(content if isinstance(content, list) else ()):
@@ -57,4 +62,4 @@ def _picture(source: Any, path: Path, place: str) -> Picture:
     return Picture(place, path)  # uploaded before, or of a type to come
 
 
-PICTURES = Pictures(find, spell)
+PICTURES = Pictures(find, spell, claim)

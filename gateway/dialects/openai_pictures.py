@@ -27,6 +27,11 @@ def spell(media_type: str, data: str) -> str:
     return f"data:{media_type};base64,{data}"
 
 
+def claim(picture: Picture, media_type: str) -> tuple[Path, object]:
+    """See `Pictures`."""
+    return picture.path, spell(media_type, picture.data or "")
+
+
 def _parts(message: Any) -> list[Any]:
     content = message.get("content") if isinstance(message, dict) else None
     return content if isinstance(content, list) else []
@@ -56,4 +61,4 @@ def _picture(url: Any, path: Path, place: str) -> Picture:
     return Picture(place, path, media_type=media_type, data=data)
 
 
-PICTURES = Pictures(find, spell)
+PICTURES = Pictures(find, spell, claim)

@@ -38,10 +38,12 @@ class Pictures:
         find: Every picture of the messages, as `decode_values` gives them, those in results of tools included. Raises
             GatewayError (400) for what stands in the place of one.
         spell: What stands at the path of a picture with this media type and base64.
+        claim: Where a picture that is here says what it is, and what it says for this media type.
     """
 
     find: Callable[[Any], list[Picture]]
     spell: Callable[[str, str], object]
+    claim: Callable[[Picture, str], tuple[Path, object]]
 
 
 def may_show(messages: Raw) -> bool:

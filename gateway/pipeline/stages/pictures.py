@@ -79,7 +79,7 @@ class _Work:
         self._rules = works.rules
         call = exchange.call
         self._held = call.held or Held(mark_of(exchange.request_id))
-        self._spell = CLIENT_DIALECTS[call.dialect].pictures.spell
+        self._words = CLIENT_DIALECTS[call.dialect].pictures
         self._body_bytes = len(bytes(call.fields["messages"])) + sum(map(len, self._held.parts))
 
     async def run(self, pictures: list[Picture]) -> None:
@@ -110,7 +110,8 @@ class _Work:
             if kind == "gif":
                 animations.append((picture, data))
             elif MEDIA_TYPES[kind] != picture.media_type:
-                changes[picture.path] = self._spell(MEDIA_TYPES[kind], picture.data)
+                place, claim = self._words.claim(picture, MEDIA_TYPES[kind])
+                changes[place] = claim
             await asyncio.sleep(0)  # there may be hundreds
         return changes, animations
 
@@ -161,7 +162,7 @@ class _Work:
 
     def _keep(self, media_type: str, data: bytes) -> object:
         self._held, token = self._held.keep(data)
-        return self._spell(media_type, token)
+        return self._words.spell(media_type, token)
 
     def _changed(self, call: Call, changes: Mapping[Path, object], inlined: Mapping[Path, object]) -> Call:
         """*call* with *changes* for every route, and with *inlined* for those whose providers do not fetch."""

@@ -190,13 +190,14 @@ async def test_tr_39_a_wrong_claim_is_corrected(claim: str) -> None:
 
 
 async def test_a_wrong_claim_in_a_tool_result() -> None:
-    """Blocks inside of a result are corrected where they stand, caching markers kept."""
-    block = {**image(jpeg()), "cache_control": {"type": "ephemeral"}}
+    """Blocks inside of a result are corrected where they stand; markers, and members that nobody knows, are kept."""
+    source: dict[str, Any] = {"x": [1], "type": "base64", "media_type": "image/png", "data": b64(jpeg())}
+    block = {"type": "image", "source": source, "cache_control": {"type": "ephemeral"}}
     result = {"type": "tool_result", "tool_use_id": "c", "content": [TEXT, block]}
 
     passed = await admitted([result], route("a", MESSAGES), dialect=MESSAGES)
 
-    right = {**block, "source": image(jpeg(), "image/jpeg")["source"]}
+    right = {**block, "source": {**source, "media_type": "image/jpeg"}}
     assert sent(passed) == [{**result, "content": [TEXT, right]}]
 
 
