@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec import Raw, Struct, structs
 
-from gateway.core.catalog import ClientDialectName, Signer
+from gateway.core.catalog import ClientDialectName, Provider, Signer
 from gateway.core.held import Held
 
 
@@ -49,6 +48,13 @@ class Call(Struct, frozen=True):
     held: Held | None = None
 
 
+def suited(call: Call, provider: Provider) -> Call:
+    """*call* as *provider* takes it: with pictures in the places of URLs that it would not fetch."""
+    if call.inlined is None or provider.fetches_images:
+        return call
+    return structs.replace(call, fields={**call.fields, "messages": call.inlined}, inlined=None)
+
+
 class Params(Struct, frozen=True, gc=False):
     """What of a call its provider got in another form, and what not at all, in the client's words."""
 
@@ -80,7 +86,7 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
         if self.signer is None:
             return self
         added = self.signer(self.url, self.headers, self.body, epoch_s)
-        return replace(self, headers=self.headers + added, signer=None)
+        return structs.replace(self, headers=self.headers + added, signer=None)
 
     def __repr__(self) -> str:
         return f"UpstreamRequest(url={self.url!r}, {len(self.body)} bytes)"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from gateway.core.call import Call
+from gateway.core.call import Call, suited
 from gateway.core.catalog import DialectName, Route
 from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
@@ -70,6 +70,7 @@ def continued(call: Call, text: str, tokens: int, route: Route) -> Call:
         text: What the client has heard.
         tokens: How many that were; they are taken off the limit that the call sets.
     """
+    call = suited(call, route.provider)  # before anything follows the messages
     fields, messages = dict(call.fields), _messages(call.fields["messages"])
     for name in _LIMITS:
         limit = decode_values(fields[name]) if name in fields else None

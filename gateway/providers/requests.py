@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import structs
-
-from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest
+from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest, suited
 from gateway.core.catalog import Model, Route
 from gateway.dialects.neutral import Target
 from gateway.dialects.pairs import is_native, translated_body
@@ -23,8 +21,7 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         GatewayError: The route's dialect cannot say what the call asks for.
     """
     provider = route.provider
-    if call.inlined is not None and not provider.fetches_images:
-        call = structs.replace(call, fields={**call.fields, "messages": call.inlined})
+    call = suited(call, provider)
     dialect = DIALECTS[provider.dialect]
     defaults = dialect.default_headers
     if is_native(call, route):

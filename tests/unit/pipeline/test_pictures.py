@@ -13,10 +13,11 @@ import pytest
 from msgspec import structs
 
 from gateway.core.call import CallOptions
-from gateway.core.catalog import ClientDialectName, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import ClientDialectName, DialectName, Key, Model, Provider, Route, Tier
 from gateway.core.errors import FetchFailed, FetchReason, GatewayError
 from gateway.core.exchange import Exchange
 from gateway.core.held import Part, mark_of
+from gateway.dialects.continuation import continued
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.intake import set_aside
 from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S, CheckPictures, PictureWorks
@@ -84,7 +85,7 @@ class World:
         return b64(self.stills).encode() if isinstance(self.stills, bytes) else None
 
 
-def route(name: str, dialect: ClientDialectName = CHAT, *, fetches: bool = False) -> Route:
+def route(name: str, dialect: DialectName = CHAT, *, fetches: bool = False) -> Route:
     return Route(
         Provider(name, dialect, f"https://{name}.test", "cloud_direct", "US", ONE, fetches_images=fetches), "m"
     )
@@ -328,6 +329,36 @@ async def test_each_route_gets_what_it_takes() -> None:
 
     assert sent(passed, 0) == [image_url(URL), image_url(data_url(jpeg(), "image/jpeg"))]
     assert sent(passed, 1) == [image(png()), image(jpeg(), "image/jpeg")]
+
+
+@pytest.mark.parametrize(("dialect", "link"), [(CHAT, image_url(URL)), (MESSAGES, linked(URL))])
+async def test_a_dialect_without_urls(dialect: ClientDialectName, link: Any) -> None:
+    """A provider whose dialect has base64 alone gets the picture, from either endpoint; long ones come whole."""
+    long = jpeg() + bytes(100_000)
+    inside = image_url(data_url(long)) if dialect == CHAT else image(long)
+    passing = await exchange(dialect, [link, inside], model(route("a", "gemini_content")))
+    world = World({URL: png()})
+
+    await CheckPictures(PictureWorks(world, world, PictureRules(), fetch_s=10.0)).admit(passing)
+
+    assert passing.model is not None
+    body = json.loads(build_request(passing.call, passing.candidates[0], passing.model).body)
+    assert [part["inlineData"] for part in body["contents"][0]["parts"]] == [
+        {"mimeType": "image/png", "data": b64(png())},
+        {"mimeType": "image/jpeg", "data": b64(long)},
+    ]
+
+
+async def test_an_answer_goes_on_behind_the_pictures() -> None:
+    """A route that goes on with a broken answer gets its beginning and the pictures, whether it fetches or not."""
+    passed = await admitted([image_url(URL)], route("a", fetches=True), route("b"), world=World({URL: png()}))
+    assert passed.model is not None
+
+    for position, part in enumerate((image_url(URL), image_url(data_url(png())))):
+        further = continued(passed.call, "A ca", 2, passed.candidates[position])
+        messages = json.loads(build_request(further, passed.candidates[position], passed.model).body)["messages"]
+
+        assert [message["content"] for message in messages] == [[part], "A ca"]
 
 
 async def test_a_failed_fetch_leaves_the_routes_that_fetch() -> None:
