@@ -185,7 +185,7 @@ class Catalog:
         return tuple(
             model
             for model in self.models.values()
-            if allows(key, model) and any(is_at_home(route, key.residency, model.residency) for route in model.routes)
+            if allows(key, model) and (key.residency == model.residency == "any" or routes_for(key, model))
         )
 
 
@@ -193,6 +193,11 @@ def allows(key: Key, model: Model) -> bool:
     """Whether the tier of *key* admits the class of *model*."""
     classes = key.tier.classes
     return classes is None or model.model_class in classes
+
+
+def routes_for(key: Key, model: Model) -> tuple[Route, ...]:
+    """The routes of *model* that are within its own and *key*'s residency."""
+    return tuple(route for route in model.routes if is_at_home(route, key.residency, model.residency))
 
 
 def is_at_home(route: Route, *residencies: Residency) -> bool:

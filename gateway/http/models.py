@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from gateway.core.catalog import Catalog, Key, Model
+from gateway.core.catalog import Catalog, Key, Model, routes_for
 from gateway.core.money import Price, format_usd
 from gateway.http.endpoints import MODELS_PREFIX
 from gateway.policy.suggestions import not_found
@@ -24,16 +24,16 @@ def models_body(path: str, catalog: Catalog, key: Key, epoch_s: float) -> bytes:
     """
     visible = catalog.visible_to(key)
     if not path.startswith(MODELS_PREFIX):
-        return msgspec.json.encode({"object": "list", "data": [_entry(model, epoch_s) for model in visible]})
+        return msgspec.json.encode({"object": "list", "data": [_entry(model, key, epoch_s) for model in visible]})
     slug = unquote(path.removeprefix(MODELS_PREFIX))
     for model in visible:
         if model.slug == slug:
-            return msgspec.json.encode(_entry(model, epoch_s))
+            return msgspec.json.encode(_entry(model, key, epoch_s))
     raise not_found(catalog, key, slug)
 
 
-def _entry(model: Model, epoch_s: float) -> dict[str, Any]:
-    price = model.price_at(epoch_s)
+def _entry(model: Model, key: Key, epoch_s: float) -> dict[str, Any]:
+    price, routes = model.price_at(epoch_s), routes_for(key, model)
     return {
         "id": model.slug,
         "object": "model",
@@ -49,9 +49,9 @@ def _entry(model: Model, epoch_s: float) -> dict[str, Any]:
             "max_output_tokens": model.max_output_tokens,
             "modality": list(model.input),
             "tools": model.tools,
-            "residency": sorted({route.provider.region.upper() for route in model.routes}),
+            "residency": sorted({route.provider.region.upper() for route in routes}),
             "batch": model.batch,
-            "dialects": sorted({route.provider.dialect for route in model.routes}),
+            "dialects": sorted({route.provider.dialect for route in routes}),
         },
     }
 

@@ -126,14 +126,15 @@ async def test_a_slug_that_stays_at_home(place: Place) -> None:
 
 
 async def test_models_of_a_restricted_key(place: Place) -> None:
-    """`GET /v1/models` lists what the key could call; another model is as good as unknown."""
+    """`GET /v1/models` lists what the key could call, and where; another model is as good as unknown."""
     client = place.gateway.client(KEY_SG)
 
     listed = (await client.request("GET", "/v1/models")).json["data"]
     one = await client.request("GET", "/v1/models/abroad")
 
-    slugs = {entry["id"] for entry in listed}
-    assert ({"all", "least"} <= slugs, {"abroad", "home"} & slugs, one.status) == (True, set(), 400)
+    regions = {entry["id"]: entry["_anoman"]["residency"] for entry in listed}
+    assert (regions["all"], regions["least"]) == (["SG"], ["SG"])
+    assert ({"abroad", "home"} & regions.keys(), one.status) == (set(), 400)
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
