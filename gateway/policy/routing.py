@@ -56,6 +56,8 @@ def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, 
             read alike. See `refusal` for when no route is left.
     """
     model = find(catalog, key, call.slug)
+    if len(model.routes) == 1 and not model.is_picky and key.residency == "any":
+        return model, model.routes  # as most are: there is nothing to consider
     choice = consider(model, key, call)
     if not choice.routes:
         raise refusal(choice)

@@ -128,6 +128,15 @@ async def test_between_two_attempts() -> None:
     assert (scene.receipt.outcome, scene.receipt.on_cancel, scene.receipt.usage) == ("cancelled", "abort", NO_USAGE)
 
 
+async def test_the_second_attempt_is_what_is_read_on() -> None:
+    """What the first had begun to answer before it failed is of no account."""
+    begun = tell(R(), 1.0, RESET)
+    scene = await left_at(2.0, drained(begun, tell(R(), T("Hi"), 5.0, *REST, head_s=3.0), routes=("a", "b")))
+
+    assert (scene.receipt.usage, scene.receipt.note) == (FINAL, "drain:end")
+    assert scene.attempts == [("a", "failed"), ("b", "cancelled")]
+
+
 async def test_an_answer_that_is_complete() -> None:
     """A client that leaves while only the usage is awaited had its answer: completed, as without drain."""
     scene = await left_at(1.0, drained(tell(R(), T("Hi"), FIN())))
