@@ -32,6 +32,7 @@ OUTERMOST = {
     "worker.py GatewayWorker.init_process": "the process ends here; gunicorn would print what it does not know",
     "imaging/first_frame.py run": "a process that lives for one picture: whatever fails is the picture's fault",
     "http/protocol.py GatewayProtocol.data_received": "strangers feed the parser: what it raises is their bad request",
+    "http/protocol.py GatewayProtocol._serve_next": "the connection is closed here; past it nobody would hear of it",
     "http/protocol.py GatewayProtocol.finish_response": "past it the framework drops the connection without a word",
 }
 

@@ -23,6 +23,7 @@ OTHERS = {
     "redis_url": "redis://cache:6379/0",
     "max_image_body_bytes": "33554432",
     "drain_s": "20",
+    "fetch_s": "9",
     "exit_s": "28",
     "heartbeat_s": "9.5",
     "breaker_open_max_s": "60",
