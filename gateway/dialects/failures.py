@@ -69,7 +69,12 @@ def refused(reason: str, detail: str) -> Failure:
 
 def in_band_failure(raw: bytes) -> Failure:
     """The failure that an error object inside a 200 is; its words stay in the log."""
-    return Failure("upstream_error", "in_band", PROVIDER_UNAVAILABLE, detail=raw.decode("utf-8", "replace"))
+    detail = raw.decode("utf-8", "replace")
+    if len(raw) <= MAX_ERROR_BYTES and _is_about_length(_error_object(raw)):
+        return Failure(
+            "upstream_error", "callers_fault", CONTEXT_LENGTH_EXCEEDED, retryable=False, counts=False, detail=detail
+        )
+    return Failure("upstream_error", "in_band", PROVIDER_UNAVAILABLE, detail=detail)
 
 
 def malformed(detail: str) -> Failure:
@@ -81,9 +86,9 @@ def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: s
     error = _error_object(body)
     words = error.get("message")
     message = scrub(words) if isinstance(words, str) else None
-    code = error.get("code")
-    if kind is INVALID_REQUEST and (says_too_long(code, words) or says_too_long(error.get("type"), None)):
+    if kind is INVALID_REQUEST and _is_about_length(error):
         kind = CONTEXT_LENGTH_EXCEEDED
+        message = message if says_too_long(None, words) else None
     details = error.get("details")
     error_code = details.get("error_code") if isinstance(details, dict) else None
     param = error.get("param")
@@ -98,6 +103,14 @@ def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: s
         param=scrub(param) if isinstance(param, str) else None,
         error_code=scrub(error_code) if dialect == "anthropic_messages" and isinstance(error_code, str) else None,
     )
+
+
+def _is_about_length(error: dict[str, Any]) -> bool:
+    """Whether code, type or words of *error* are about the length of the prompt, or those of the host behind it."""
+    if says_too_long(error.get("code"), error.get("message")) or says_too_long(error.get("type"), None):
+        return True
+    metadata = error.get("metadata")  # OpenRouter's, where `message` is "Provider returned error"
+    return isinstance(metadata, dict) and says_too_long(None, metadata.get("raw"))
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ from gateway.settings.fields import rules_of, written
 from gateway.settings.loading import Settings, SettingsError
 from gateway.settings.reader import beneath
 from gateway.settings.sections import SCALAR_SECTIONS
+from gateway.settings.shipped import shipped_models
+
+_MEMBER = re.compile(r"\w+")  # of a place such as `models."gpt-4o".price.input`, behind the model's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +40,28 @@ def describe(settings: Settings) -> list[Row]:
             rows.append(Row(name, value, settings.origins.get(name, "default")))
     for section in ("providers", "models", "tiers"):
         for entry_name, entry in getattr(settings, section).items():
-            if section == "models" and entry_name not in settings.written:
+            place = beneath(section, entry_name)
+            if section == "models":
+                rows.extend(_of_model(settings, entry_name, place))
                 continue
             origin = "built in" if entry is ENTERPRISE else "file"
-            place = beneath(section, entry_name)
             rows.extend(Row(name, value, origin) for name, value in _flat(place, entry))
     for secret, entry in settings.keys.items():
         place = beneath("keys", key_id(secret.reveal()))
         rows.extend(Row(name, value, "file") for name, value in _flat(place, entry))
     return rows
+
+
+def _of_model(settings: Settings, slug: str, place: str) -> Iterator[Row]:
+    """The rows of a model that the file has something to say of."""
+    said = settings.written.get(slug)
+    if said is None:
+        return
+    changes = settings.catalogue.shipped and slug in shipped_models()
+    for name, value in _flat(place, settings.models[slug]):
+        member = _MEMBER.match(name, len(place) + 1)
+        shipped = changes and member is not None and member[0] not in said
+        yield Row(name, value, "shipped" if shipped else "file")
 
 
 def settings_text(settings: Settings) -> str:

@@ -52,7 +52,7 @@ class Settings:
 
     Attributes:
         keys: By secret, which shows itself to nobody.
-        written: The models that the file itself has something to say of; the others are as shipped.
+        written: What the file itself says: the names of members by model. All else of the models is as shipped.
         origins: Where each scalar setting ("server.port") that is not a default came from.
     """
 
@@ -68,7 +68,7 @@ class Settings:
     models: Mapping[str, ModelEntry]
     tiers: Mapping[str, TierEntry]
     keys: Mapping[Secret, KeyEntry]
-    written: frozenset[str] = field(default_factory=frozenset, repr=False, compare=False)
+    written: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -149,7 +149,7 @@ def from_document(
     if reader.problems:
         raise SettingsError(reader.problems)
     origins = _origins(layers, document.get("metering", {}))
-    return Settings(**scalars, **tables, written=frozenset(written), origins=origins)
+    return Settings(**scalars, **tables, written=_members(written), origins=origins)
 
 
 def _entries(
@@ -176,6 +176,10 @@ def _keys(reader: Reader, table: object) -> dict[Secret, KeyEntry | Broken]:
         reader.checked(checks.gateway_key, text, place)
         entries[Secret(text)] = reader.table(KeyEntry, entry, place)
     return entries
+
+
+def _members(models: Mapping[str, Mapping[str, object]]) -> dict[str, frozenset[str]]:
+    return {slug: frozenset(said) for slug, said in models.items()}
 
 
 def _origins(layers: Layers, metering: Mapping[str, Mapping[str, object]]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import date
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from gateway.settings import (
     Settings,
     SettingsError,
     build_catalog,
+    describe,
     from_document,
-    settings_text,
     shipped_presets,
     warnings_text,
 )
@@ -89,6 +90,28 @@ def test_each_vendor_has_rows() -> None:
     """A preset has models in the file, unless they are its operator's own."""
     assert PRESETS.keys() - OPERATORS_OWN <= shipped_presets()
     assert OPERATORS_OWN.isdisjoint(shipped_presets())
+
+
+def test_the_first_page_names_each_key() -> None:
+    """The variables that the demo looks for are those of its list."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    said = re.search(r"usual key variable is set \(([^)]+)\)", text)
+
+    assert said is not None
+    assert set(re.findall(r"`(\w+)`", said[1])) - {"AWS_REGION"} == {
+        preset.key_variable for name, preset in PRESETS.items() if name in shipped_presets()
+    }
+
+
+def test_region_slugs_of_an_account() -> None:
+    """An account in Jakarta has the slugs of its own region and those of anywhere, whose region is never its own."""
+    account = {"preset": "bedrock", "api_key": "x", "aws_region": "ap-southeast-3"}
+
+    models = catalog(aws=account).models
+
+    name = "claude-sonnet-bedrock"
+    homes = {slug: model.routes[0].provider.region for slug, model in models.items() if slug.startswith(name)}
+    assert homes == {name: "ID", f"{name}-id": "ID", f"{name}-global": "GLOBAL"}
 
 
 def test_documented_slugs() -> None:
@@ -280,7 +303,10 @@ def test_broken_providers(providers: Any) -> None:
 
 def test_settings_show_what_the_file_says() -> None:
     """Of the shipped models `settings` prints those that the file changes; `models` lists them all."""
-    text = settings_text(settings("openai", models={"gpt-4o": {"class": "budget"}}))
+    told = {row.name: row for row in describe(settings("openai", models={"gpt-4o": {"class": "budget"}}))}
 
-    assert 'models."gpt-4o".class' in text
-    assert "gpt-4o-mini" not in text
+    mine = {name.removeprefix('models."gpt-4o".'): row for name, row in told.items() if name.startswith("models")}
+    assert (mine["class"].value, mine["class"].origin) == ('"budget"', "file")
+    assert (mine["price.input"].value, mine["price.input"].origin) == ('"2.5"', "shipped")
+    assert mine["routes[0].model"].origin == "shipped"
+    assert not any("gpt-4o-mini" in name for name in told)

@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.support.acts import status
 from tests.support.config import model
 from tests.support.gateway import CHAT, MESSAGES
-from tests.support.notation import json_answer
+from tests.support.notation import data, json_answer
 from tests.wire.desk import BOTH, Desk, error_of, open_desk
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -83,3 +83,13 @@ async def test_too_long_after_the_call(desk: Desk, path: str, name: str) -> None
 
     assert (reply.status, error_of(reply)["code"]) == (400, "context_length_exceeded")
     assert words in error_of(reply)["message"]
+
+
+@pytest.mark.parametrize(("path", "name"), [(CHAT, "small"), (MESSAGES, "small")])
+async def test_too_long_inside_a_200(desk: Desk, path: str, name: str) -> None:
+    """An error in the first event of a stream is a plain 400 as well when it is about the prompt's length."""
+    words = "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens."
+
+    reply = await desk.ask([data({"error": {"message": words, "code": 400}})], path=path, model=name)
+
+    assert (reply.status, error_of(reply)["code"]) == (400, "context_length_exceeded")

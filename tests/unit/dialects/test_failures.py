@@ -18,7 +18,7 @@ from gateway.core.errors import (
     GatewayError,
 )
 from gateway.dialects.errors import dialect_of_path, error_body
-from gateway.dialects.failures import MAX_ERROR_BYTES, read_failure
+from gateway.dialects.failures import MAX_ERROR_BYTES, in_band_failure, read_failure
 from gateway.dialects.scrub import MAX_PUBLIC_CHARS, scrub
 
 
@@ -173,6 +173,33 @@ def test_bodies_without_a_message(body: bytes) -> None:
     error = failure(400, body).as_error()
 
     assert error.message == "The request is not valid."
+
+
+WRAPPED = {"message": "Provider returned error", "code": 400, "metadata": {"raw": TOO_LONG["xai"]}}
+
+
+def test_the_words_of_the_host_behind_it() -> None:
+    """A router's own sentence says nothing; what the host behind it said decides, and is not repeated."""
+    error = failure(400, {"error": WRAPPED}).as_error()
+
+    assert (error.kind, error.message) == (CONTEXT_LENGTH_EXCEEDED, CONTEXT_LENGTH_EXCEEDED.message)
+
+
+@pytest.mark.parametrize("error", [{"message": TOO_LONG["xai"]}, {"code": "context_length_exceeded"}, WRAPPED])
+def test_too_long_a_prompt_in_band(error: dict[str, Any]) -> None:
+    """An error inside a 200 that is about the prompt's length is the caller's too; its words stay in the log."""
+    told = in_band_failure(json.dumps({"id": "c1", "error": error}).encode())
+
+    assert (told.error, told.retryable, told.counts) == (CONTEXT_LENGTH_EXCEEDED, False, False)
+    assert told.as_error().message == CONTEXT_LENGTH_EXCEEDED.message
+
+
+@pytest.mark.parametrize("raw", [b'{"error":{"message":"boom"}}', b"[", b"null", b'{"error":' + b"[" * 99_999])
+def test_other_errors_in_band(raw: bytes) -> None:
+    """Every other one is the provider's, and may pass."""
+    told = in_band_failure(raw)
+
+    assert (told.error, told.reason, told.retryable, told.counts) == (PROVIDER_UNAVAILABLE, "in_band", True, True)
 
 
 def test_an_error_without_an_envelope() -> None:
