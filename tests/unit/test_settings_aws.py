@@ -231,12 +231,13 @@ def test_keys_show_themselves_to_nobody() -> None:
     ],
 )
 def test_shipped_models(region: str, slugs: set[str], route: str) -> None:
-    """The catalogue's models are served that are in the account's region, each computed there."""
+    """The catalogue's models of the account's region are served, each computed there, and those of anywhere."""
     document = {"catalogue": {"shipped": True}, "providers": {"account": {"preset": "bedrock", "aws_region": region}}}
 
     got = build_catalog(from_document(document, ENVIRON, {}, presets=PRESETS), PRESETS)
 
     found = {slug: model for slug, model in got.models.items() if slug.startswith("claude-sonnet-bedrock")}
+    assert found.pop("claude-sonnet-bedrock-global").routes[0].provider.region == "GLOBAL"
     assert found.keys() == slugs
     for model in found.values():
         (one,) = model.routes
