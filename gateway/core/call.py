@@ -55,6 +55,14 @@ def suited(call: Call, provider: Provider) -> Call:
     return structs.replace(call, fields={**call.fields, "messages": call.inlined}, inlined=None)
 
 
+def readable(call: Call) -> Call:
+    """*call* with nothing set aside where that may be a text: a dialect may want it in base64, which a token is not."""
+    if call.held is None or b"text/plain" not in bytes(call.fields["messages"]):
+        return call
+    fields = {name: Raw(call.held.fill(bytes(raw))) for name, raw in call.fields.items()}
+    return replace(call, fields=fields, held=None)
+
+
 class Params(Struct, frozen=True, gc=False):
     """What of a call its provider got in another form, and what not at all, in the client's words."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest, suited
+from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest, readable, suited
 from gateway.core.catalog import Model, Route
 from gateway.dialects.neutral import Target
 from gateway.dialects.pairs import is_native, translated_body
@@ -30,6 +30,7 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         target = Target(
             route.model, call.stream, model.max_output_tokens, traits_of(route.model), omits=provider.omits
         )
+        call = readable(call)
         body, params = translated_body(call, dialect, target)
     if call.held is not None:
         body = call.held.fill(body)

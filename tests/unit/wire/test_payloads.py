@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import ClientDialectName, Provider, Route
+from gateway.core.catalog import ClientDialectName, DialectName, Provider, Route
 from gateway.core.held import Held, mark_of
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.registry import CLIENT_DIALECTS
@@ -139,13 +139,13 @@ def call_of(client: ClientDialectName, body: bytes, held: Held | None) -> Call:
     return structs.replace(CLIENT_DIALECTS[client].read_call(body, CallOptions(), ()), held=held)
 
 
-def write(call: Call, provider: ClientDialectName) -> bytes:
+def write(call: Call, provider: DialectName) -> bytes:
     """The body that asks a provider of this dialect."""
     route = Route(Provider("p", provider, "https://p.test", "cloud_direct", "US", ONE), "m")
     return build_request(call, route, catalog(route).models["m"]).body
 
 
-def request_body(call: Call, provider: ClientDialectName) -> Any:
+def request_body(call: Call, provider: DialectName) -> Any:
     return json.loads(write(call, provider))
 
 
@@ -159,6 +159,20 @@ def test_providers_get_the_same(client: ClientDialectName, image: Any, provider:
 
     assert held is not None
     assert request_body(call_of(client, small, held), provider) == request_body(call_of(client, body, None), provider)
+
+
+@pytest.mark.parametrize("provider", ["openai_chat", "anthropic_messages", "gemini_content", "bedrock_converse"])
+def test_a_text_of_base64_alone(provider: DialectName) -> None:
+    """A document whose text is base64 is read by whoever has to write it otherwise, and a picture beside it is sent."""
+    source = {"type": "text", "media_type": "text/plain", "data": LONG}
+    body = body_of({"type": "document", "source": source}, ANTHROPIC_IMAGE, {"type": "text", "text": "look"})
+
+    small, held = aside(body)
+
+    assert held is not None
+    assert len(held.parts) == 2
+    sent = request_body(call_of("anthropic_messages", small, held), provider)
+    assert sent == request_body(call_of("anthropic_messages", body, None), provider)
 
 
 @pytest.mark.alone
