@@ -139,7 +139,7 @@ async def test_errors(desk: Desk, path: str, stream: bool) -> None:
         (400, "context_length_exceeded"),
         (503, "provider_unavailable"),
     ]
-    assert error_of(replies[0])["message"] == too_long
+    assert error_of(replies[0])["message"].endswith(too_long)
     assert replies[1].headers.get("x-should-retry") == "false"
     assert [len(receipt["attempts"]) for receipt in receipts] == [1, 1]
     assert b"API key" not in replies[1].body
