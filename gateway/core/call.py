@@ -60,7 +60,7 @@ def readable(call: Call) -> Call:
     if call.held is None or b"text/plain" not in bytes(call.fields["messages"]):
         return call
     fields = {name: Raw(call.held.fill(bytes(raw))) for name, raw in call.fields.items()}
-    return replace(call, fields=fields, held=None)
+    return structs.replace(call, fields=fields, held=None)
 
 
 class Params(Struct, frozen=True, gc=False):

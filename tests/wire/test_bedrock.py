@@ -259,7 +259,8 @@ async def test_a_call_that_is_too_long(desk: Desk, path: str, inside: bool) -> N
     reply = await ask(desk, path)
 
     assert (reply.status, error_of(reply)["code"]) == (400, "context_length_exceeded")
-    assert error_of(reply)["message"] == words
+    # Claude Code shortens its history at these words; see test_failures.
+    assert error_of(reply)["message"] == (words if path == CHAT else f"prompt is too long: {words}")
 
 
 # -- leaving, staying --
