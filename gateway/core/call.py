@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Raw, Struct, structs
 
 from gateway.core.catalog import ClientDialectName, Provider, Signer
 from gateway.core.held import Held
+
+Task = Literal["answer", "count"]
+"""Whether the prompt is to be answered, or only to be counted."""
 
 
 class CallOptions(Struct, frozen=True, gc=False):
@@ -24,7 +28,7 @@ class CallOptions(Struct, frozen=True, gc=False):
 
 
 class Call(Struct, frozen=True):
-    """One request for a completion.
+    """One request for a completion, or for the count of its prompt.
 
     Attributes:
         dialect: The language of the endpoint it came in by.
@@ -46,6 +50,7 @@ class Call(Struct, frozen=True):
     forward_headers: tuple[tuple[str, str], ...] = ()
     inlined: Raw | None = None
     held: Held | None = None
+    task: Task = "answer"
 
 
 def suited(call: Call, provider: Provider) -> Call:

@@ -1,4 +1,4 @@
-"""The HTTP side: two endpoints that differ in their dialect only."""
+"""The HTTP side: two endpoints that differ in their dialect only, and the count of a prompt."""
 
 from __future__ import annotations
 
@@ -60,8 +60,17 @@ def application(clock: Clock) -> web.Application:
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/chat/completions", _endpoint(OpenAIChat, clock))
     app.router.add_post("/v1/messages", _endpoint(AnthropicMessages, clock))
+    app.router.add_post("/v1/messages/count_tokens", _count)
     app.router.add_get("/v1/models", _models)
     return app
+
+
+async def _count(request: web.Request) -> web.Response:
+    try:
+        prompt = read_prompt(msgspec.json.decode(await request.read(), type=dict[str, Any]))
+    except ValueError as exc:
+        return _json(400, AnthropicMessages.error(400, f"Cannot read the request: {exc}"))
+    return _json(200, {"input_tokens": prompt.tokens})
 
 
 async def _models(request: web.Request) -> web.Response:

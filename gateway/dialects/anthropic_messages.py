@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw
 
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Route
@@ -14,6 +14,7 @@ from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.anthropic_body import write_body
+from gateway.dialects.anthropic_count import COUNTING, PromptFacts
 from gateway.dialects.anthropic_events import AnthropicReader
 from gateway.dialects.anthropic_frames import AnthropicWriter
 from gateway.dialects.anthropic_pictures import PICTURES
@@ -31,20 +32,11 @@ from gateway.wire.values import decode_values
 VERSION = "2023-06-01"
 
 
-class _Message(Struct, gc=False):
-    role: Annotated[str, Meta(min_length=1)]
-
-
-class _Facts(Struct, gc=False):
-    model: Annotated[str, Meta(min_length=1, max_length=256)]
-    messages: Annotated[list[_Message], Meta(min_length=1)]
+class _Facts(PromptFacts, gc=False, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=10_000_000)]
     stream: bool | None = None
-    system: str | list[dict[str, Raw]] | None = None
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
     stop_sequences: list[str] | None = None
-    tools: list[dict[str, Raw]] | None = None
-    tool_choice: dict[str, Raw] | None = None
     metadata: dict[str, Raw] | None = None
 
 
@@ -89,11 +81,11 @@ class AnthropicCompletion:
         reader = self._reader
         if reader.whole:
             return reader.usage(0), "provider_final"
-        tally = Tally()
+        tally = Tally(self._journey.family.factor)
         for block in content:
             if isinstance(block, dict):
                 tally.add("".join(_words(block.get(name)) for name in ("text", "thinking", "input")))
-        prompt = 0 if reader.has_prompt else prompt_tokens(self._journey.call)
+        prompt = 0 if reader.has_prompt else prompt_tokens(self._journey.call, self._journey.family)
         return reader.usage(prompt, reader.counts.get("output_tokens", tally.tokens())), "estimated"
 
     def render(self, receipt: Receipt) -> bytes:
@@ -143,4 +135,5 @@ ANTHROPIC_MESSAGES = ClientDialect(
     open_reader=AnthropicReader,
     open_writer=AnthropicWriter,
     pictures=PICTURES,
+    counting=COUNTING,
 )

@@ -54,7 +54,7 @@ class AnthropicLane(PassthroughLane):
         reader, said = self._reader, self._said()
         final = self.complete and self._told and bool(said or not self._tally.deltas)
         output = said if final else self.received_tokens()
-        usage = reader.usage(0 if reader.has_prompt else prompt_tokens(self.journey.call), output)
+        usage = reader.usage(0 if reader.has_prompt else prompt_tokens(self.journey.call, self.journey.family), output)
         if final and reader.has_prompt:
             return usage, "provider_final"
         if not self.complete and reader.has_prompt and output == said:
@@ -138,7 +138,7 @@ class AnthropicLane(PassthroughLane):
         self._note_odd()
         message["model"] = self.journey.call.slug
         if reader.odd or not reader.whole:
-            prompt = 0 if reader.has_prompt else prompt_tokens(self.journey.call)
+            prompt = 0 if reader.has_prompt else prompt_tokens(self.journey.call, self.journey.family)
             message["usage"] = usage_object(reader.usage(prompt), reader.raw)
         message.pop("_anoman", None)  # of a gateway behind us
         if not self.journey.call.options.strip_extension:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import DialectName, Path, Route
 from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage
+from gateway.dialects.families import ANY_FAMILY, Family
 from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
 from gateway.dialects.pictures import Pictures
 from gateway.wire.sse import FrameSplitter, Splitter
@@ -39,13 +40,19 @@ class LaneRules:
 
 
 class Journey(Struct, frozen=True):
-    """Where a lane runs: the call, the route that serves it, and the id clients know it by."""
+    """
+    Where a lane runs: the call, the route that serves it, and the id clients know it by.
+
+    Attributes:
+        family: The model's, for our own counts.
+    """
 
     call: Call
     route: Route
     request_id: str
     created_epoch_s: int
     rules: LaneRules
+    family: Family = ANY_FAMILY
 
 
 class Lane(Protocol):
@@ -120,6 +127,26 @@ def fixed_path(path: str) -> Path:
     return upstream_path
 
 
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """
+    How a dialect asks for the tokens of a prompt, as data.
+
+    Attributes:
+        path: Where clients of the gateway ask for it.
+        upstream_path: Appended to a provider's base URL.
+        read_call: A client's body. Raises GatewayError (400) naming the field.
+        read_count: A provider's answer as its members. Raises UpstreamFailed when it has no count.
+        write_count: What the client gets for a provider's members, or for a number of ours.
+    """
+
+    path: str
+    upstream_path: str
+    read_call: Callable[[bytes, CallOptions, tuple[tuple[str, str], ...]], Call]
+    read_count: Callable[[bytes], dict[str, Raw]]
+    write_count: Callable[[Call, dict[str, Raw] | int, Basis], bytes]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One language as providers speak it, as data.
@@ -161,6 +188,7 @@ class ClientDialect(Dialect):
         read_prompt: A client's call for a provider of another dialect. Raises GatewayError (400) naming the place.
         open_writer: What a client hears of a provider of another dialect.
         pictures: Those of a client's call.
+        counting: None where the dialect has no word for it.
     """
 
     path: str
@@ -172,3 +200,4 @@ class ClientDialect(Dialect):
     read_prompt: Callable[[Call], Prompt]
     open_writer: Callable[[Journey], Writer]
     pictures: Pictures
+    counting: Counting | None = None

@@ -96,7 +96,7 @@ class PassthroughLane(EventLane):
         self.note: str | None = None
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._tally = Tally()
+        self._tally = Tally(journey.family.factor)
         self._template: Template | None = None
         self._misfits = RELEARN_AFTER
 

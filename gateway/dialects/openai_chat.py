@@ -109,9 +109,10 @@ class OpenAICompletion:
         reader = self._reader
         if reader.whole:
             return reader.usage, "provider_final"
-        tally = Tally()
+        tally = Tally(self._journey.family.factor)
         _tell(self._choices, tally)
-        return reader.filled(prompt_tokens(self._journey.call), tally.tokens()), "estimated"
+        prompt = prompt_tokens(self._journey.call, self._journey.family)
+        return reader.filled(prompt, tally.tokens()), "estimated"
 
     def render(self, receipt: Receipt) -> bytes:
         """The client's body."""

@@ -85,7 +85,7 @@ class OpenAIChatLane(PassthroughLane):
         final = self.complete and is_last and bool(said or not self._tally.deltas)
         usage = merge(
             reader.usage,
-            prompt_tokens=None if reader.has_prompt else prompt_tokens(self.journey.call),
+            prompt_tokens=None if reader.has_prompt else prompt_tokens(self.journey.call, self.journey.family),
             completion_tokens=None if final else self.received_tokens(),
         )
         if final and reader.has_prompt:

@@ -1,42 +1,130 @@
-"""The texts of a request in either dialect, for our own token estimate."""
+"""A request in either dialect, for our own estimate of its tokens.
+
+It is read as it was sent and believes nothing: what is not as documented counts nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from gateway.core.call import Call
-from gateway.dialects.tokens import count_prompt
+from gateway.core.held import Held, Part
+from gateway.dialects.families import UNKNOWN_PX, Family
+from gateway.dialects.tokens import as_text, count_prompt
+from gateway.wire.pictures import BadPicture, Encoded, look
 from gateway.wire.values import decode_values
 
+PAGE_TOKENS = 2250  # Anthropic's guide to PDFs: 1,500 to 3,000 for the text of a page; it is seen as a picture besides
+PAGE_CHARS = 64 * 1024  # of base64, taken for a page: the count itself would have to be unpacked. A choice
+_TEXTS = ("text", "thinking", "arguments", "name", "context", "title", "content", "tool_calls", "function")
 
-def prompt_tokens(call: Call) -> int:
-    """Our estimate of the prompt's tokens; images count nothing, since only the provider knows what they cost."""
-    texts: list[str] = []
+
+def prompt_tokens(call: Call, family: Family) -> int:
+    """Our estimate of the prompt's tokens, for a model of *family*: texts, tools, pictures and documents."""
+    found = _Found(family, call.held)
     for name in ("system", "messages"):
         raw = call.fields.get(name)
         if raw is not None:
-            _collect(decode_values(raw), texts)
+            found.visit(decode_values(raw))
     tools = call.fields.get("tools")
-    if tools is not None:
-        texts.append(bytes(tools).decode("utf-8", "replace"))
+    if tools is not None and len(memoryview(tools)) > len(b"null"):  # [] and null
+        found.texts.append(bytes(tools).decode("utf-8", "replace"))
+        found.others += family.tools
+    texts = found.texts
     if call.held is not None:  # base64 may also stand where the model reads it
         texts = [call.held.fill(text.encode()).decode() for text in texts]
-    return count_prompt(texts)
+    return round(count_prompt(texts) * family.factor) + found.others
 
 
-def _collect(node: Any, texts: list[str]) -> None:
-    """Append the text of every message, part and tool result under *node*, in order."""
-    if isinstance(node, str):
-        texts.append(node)
-    elif isinstance(node, list):
-        for item in node:
-            _collect(item, texts)
-    elif isinstance(node, dict):
-        for name in ("text", "thinking", "arguments", "content", "input", "tool_calls", "function"):
+class _Found:
+    """Texts in order, and the tokens of what is no text."""
+
+    def __init__(self, family: Family, held: Held | None) -> None:
+        self.texts: list[str] = []
+        self.others = 0
+        self._family = family
+        self._held = held
+
+    def visit(self, node: Any) -> None:
+        """Add every message, part and tool result under *node*."""
+        if isinstance(node, str):
+            self.texts.append(node)
+        elif isinstance(node, list):
+            for item in node:
+                self.visit(item)
+        elif isinstance(node, dict):
+            kind = node.get("type")
+            special = _SPECIAL.get(kind) if isinstance(kind, str) else None
+            if special is not None:
+                special(self, node)
+            else:
+                self._visit_members(node)
+
+    def _visit_members(self, node: dict[str, Any]) -> None:
+        is_message = "role" in node
+        for name in _TEXTS:
             value = node.get(name)
-            if name == "input" and isinstance(value, dict):
-                texts.append(msgspec.json.encode(value).decode())
-            elif value is not None:
-                _collect(value, texts)
+            if value is not None and not (is_message and name == "name"):
+                self.visit(value)
+        if isinstance(node.get("input"), dict):
+            self.texts.append(as_text(node["input"]))
+
+    def image(self, node: dict[str, Any]) -> None:
+        """Anthropic's: `source` has the data, a URL, or the name of a file that the provider keeps."""
+        source = node.get("source")
+        data = source.get("data") if isinstance(source, dict) else None
+        self._add_image(data if isinstance(data, str) else "", rough=False)
+
+    def image_url(self, node: dict[str, Any]) -> None:
+        """OpenAI's: a public or a data URL, and how closely to look."""
+        link = node.get("image_url")
+        url, detail = (link.get("url"), link.get("detail")) if isinstance(link, dict) else (link, None)
+        self._add_image(_data_of(url), rough=detail == "low")
+
+    def document(self, node: dict[str, Any]) -> None:
+        """Anthropic's: a PDF, plain text, or content like a message's."""
+        source = node.get("source")
+        source = source if isinstance(source, dict) else {}
+        self.visit([node.get(name) for name in ("title", "context")])
+        if source.get("type") == "base64":
+            self._add_pages(source.get("data"))
+        elif source.get("type") in ("text", "content"):
+            self.visit(source.get("data") or source.get("content"))
+        else:
+            self._add_pages("")
+
+    def file(self, node: dict[str, Any]) -> None:
+        """OpenAI's: a data URL of a PDF, or the name of a file that the provider keeps."""
+        given = node.get("file")
+        self._add_pages(_data_of(given.get("file_data")) if isinstance(given, dict) else "")
+
+    def _add_image(self, data: str, *, rough: bool) -> None:
+        try:
+            seen = look(Encoded(self._part(data)))
+            width, height = seen.width, seen.height
+        except (BadPicture, ValueError):  # ValueError: no base64
+            width = height = UNKNOWN_PX
+        self.others += self._family.image(width, height, rough)
+
+    def _add_pages(self, data: object) -> None:
+        pages = -(-len(self._part(data)) // PAGE_CHARS) if isinstance(data, str) else 0
+        self.others += PAGE_TOKENS * max(1, pages)
+
+    def _part(self, data: str) -> Part:
+        """The base64 *data*, or what was set aside for it."""
+        part = self._held.find(data) if self._held is not None else None
+        return part if part is not None else data.encode()
+
+
+_SPECIAL: Mapping[str, Callable[[_Found, dict[str, Any]], None]] = {
+    "image": _Found.image,
+    "image_url": _Found.image_url,
+    "document": _Found.document,
+    "file": _Found.file,
+}
+
+
+def _data_of(url: object) -> str:
+    """The base64 of a data URL; "" for anything else."""
+    return url.partition(";base64,")[2] if isinstance(url, str) else ""

@@ -7,7 +7,7 @@ import math
 import msgspec
 import toktok
 
-ENCODING = "o200k_base"  # the newest public vocabulary; other families differ by some 10-20 %
+ENCODING = "o200k_base"  # the newest public vocabulary; what others differ by is their `Family`'s factor
 _PER_MESSAGE = 4  # role and separators of a chat message, by OpenAI's published counting recipe
 # A longer text is counted in part and extrapolated: 0.5 ms of prose, 18 ms of noise (measured), while all streams wait.
 MAX_COUNTED_CHARS = 131_072
@@ -61,12 +61,16 @@ class Tally:
     A provider sends at least one token per content delta, so the number of deltas is a floor for the count; the text
     counted as a whole covers providers that put many tokens in one delta. Memory is bounded: of a long answer only the
     first `MAX_KEPT_CHARS` and one delta more are kept, and stand for the rest.
+
+    Args:
+        factor: The model's tokens for one of ours, see `Family`.
     """
 
-    __slots__ = ("_chars", "_kept_chars", "_pieces", "deltas")
+    __slots__ = ("_chars", "_factor", "_kept_chars", "_pieces", "deltas")
 
-    def __init__(self) -> None:
+    def __init__(self, factor: float = 1.0) -> None:
         self.deltas = 0
+        self._factor = factor
         self._chars = 0
         self._kept_chars = 0
         self._pieces: list[str] = []
@@ -88,4 +92,4 @@ class Tally:
         if not self._chars:
             return self.deltas
         counted = count_text("".join(self._pieces))
-        return max(self.deltas, round(counted * self._chars / self._kept_chars))
+        return max(self.deltas, round(counted * self._factor * self._chars / self._kept_chars))

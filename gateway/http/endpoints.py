@@ -9,12 +9,12 @@ from typing import Literal
 from gateway.core.catalog import ClientDialectName
 from gateway.dialects.registry import CLIENT_DIALECTS
 
-Kind = Literal["completion", "models", "health", "ready", "metrics", "hello"]
+Kind = Literal["completion", "count", "models", "health", "ready", "metrics", "hello"]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One route. `dialect` is that of a completion endpoint."""
+    """One route. `dialect` is that of an endpoint that takes calls."""
 
     kind: Kind
     name: str
@@ -27,6 +27,11 @@ MODELS_PREFIX = "/v1/models/"
 ENDPOINTS: Mapping[str, Endpoint] = {
     CLIENT_DIALECTS["openai_chat"].path: Endpoint("completion", "chat_completions", ("POST",), "openai_chat"),
     CLIENT_DIALECTS["anthropic_messages"].path: Endpoint("completion", "messages", ("POST",), "anthropic_messages"),
+    **{
+        row.counting.path: Endpoint("count", "count_tokens", ("POST",), name)
+        for name, row in CLIENT_DIALECTS.items()
+        if row.counting is not None
+    },
     "/v1/models": Endpoint("models", "models"),
     "/healthz": Endpoint("health", "healthz"),
     "/readyz": Endpoint("ready", "readyz"),

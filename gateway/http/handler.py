@@ -154,7 +154,10 @@ class GatewayHandler:
         key = await self._authenticate(secret)
         body = await self._read_body(request, site)
         body, held = await set_aside(body, mark_of(request_id))
-        call = site.services.dialects[dialect].read_call(body, _options(request), _forwarded(request, dialect))
+        spoken = site.services.dialects[dialect]
+        reader = spoken if endpoint.kind == "completion" else spoken.counting
+        assert reader is not None  # else the table would not have the endpoint
+        call = reader.read_call(body, _options(request), _forwarded(request, dialect))
         if held is not None:
             call = structs.replace(call, held=held)
         exchange = Exchange(

@@ -15,11 +15,12 @@ from gateway.core.errors import UpstreamFailed
 from gateway.core.exchange import Exchange
 from gateway.core.ports import Asking, UpstreamAnswer
 from gateway.core.usage import NO_USAGE, Basis, Usage
-from gateway.dialects.base import Journey, Lane
+from gateway.dialects.base import Lane
 from gateway.dialects.pairs import open_lane, read_completion
 from gateway.dialects.prompt import prompt_tokens
 from gateway.pipeline.body import Body
 from gateway.pipeline.drains import Drains
+from gateway.pipeline.opening import journey_of
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement, measure
 from gateway.policy.loads import Load
@@ -43,8 +44,7 @@ class Drained(ABC):
         drain = attempt.route.provider.drain
         assert drain is not None, "the watch has looked"
         attempt.result, exchange.on_cancel = "cancelled", "drain"
-        epoch_s = int(services.clock.epoch_s())
-        self.journey = Journey(exchange.call, attempt.route, exchange.request_id, epoch_s, services.lanes)
+        self.journey = journey_of(exchange, services)
         self.asking = asking
         self._exchange = exchange
         self._settlement = settlement
@@ -101,7 +101,7 @@ class Drained(ABC):
 
     def _book_prompt(self) -> None:
         """Nothing intelligible has come, but the provider has the prompt."""
-        self._book(Usage(prompt_tokens=prompt_tokens(self._exchange.call)), "estimated")
+        self._book(Usage(prompt_tokens=prompt_tokens(self._exchange.call, self.journey.family)), "estimated")
 
 
 class DrainedStream(Drained):

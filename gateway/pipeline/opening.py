@@ -28,11 +28,13 @@ from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import hide
 from gateway.dialects.seam import Seam
+from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
-from gateway.policy.breaker import Permit
+from gateway.policy.breaker import Breaker, Permit, RetryBudget
 from gateway.policy.loads import Load
 from gateway.policy.retry import Try, next_try
 from gateway.policy.routing import rank
+from gateway.providers.families import family_of
 from gateway.providers.requests import build_request
 
 T = TypeVar("T")
@@ -44,7 +46,15 @@ _ALL_OPEN = Failure("upstream_error", "breaker_open", PROVIDER_UNAVAILABLE, coun
 def charge_prompt(exchange: Exchange) -> None:
     """The client left while an attempt was under way: a provider that has the prompt may bill it, though silent."""
     if exchange.attempts and exchange.attempts[-1].result == "cancelled" and exchange.attempts[-1].was_sent:
-        exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call)), "estimated"
+        family = family_of(exchange.attempts[-1].route.model, exchange.call.slug)
+        exchange.usage, exchange.basis = Usage(prompt_tokens=prompt_tokens(exchange.call, family)), "estimated"
+
+
+def journey_of(exchange: Exchange, services: Services) -> Journey:
+    """The journey of *exchange* by the route that was asked last, or would be asked first."""
+    call, route = exchange.call, exchange.route or exchange.candidates[0]
+    family, created_epoch_s = family_of(route.model, call.slug), int(services.clock.epoch_s())
+    return Journey(call, route, exchange.request_id, created_epoch_s, services.lanes, family)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +156,13 @@ class Opening:
             exchange.candidates = rank(model, exchange.call, routes, services.loads, now_s=now_s, spread=spread)
 
     def _next(self) -> Try | None:
-        board, exchange, now_s = self._services.board, self._exchange, self._watch.now_s()
+        exchange, now_s = self._exchange, self._watch.now_s()
 
         def admit(route: Route) -> bool:
-            if board.of(route.id)[0].state(now_s) == "open" or not self._prepare(route):
+            breaker = self._health(route)[0]
+            if breaker.state(now_s) == "open" or not self._prepare(route):
                 return False  # a body is not written for a route that is not asked anyway
-            self._permit = board.of(route.id)[0].admit(now_s)
+            self._permit = breaker.admit(now_s)
             return self._permit is not None
 
         return next_try(
@@ -160,10 +171,15 @@ class Opening:
             now_s=now_s,
             deadline_s=self._watch.last_start_s,
             allow=admit,
-            may_retry=lambda route: board.of(route.id)[1].may_retry(now_s),
+            may_retry=lambda route: self._health(route)[1].may_retry(now_s),
             rules=self._services.retry,
             spread=self._services.clock.spread(),
         )
+
+    def _health(self, route: Route) -> tuple[Breaker, RetryBudget]:
+        """Of *route* for this task: one that answers need not count, and that it does not is no sign of ill health."""
+        task = self._exchange.call.task
+        return self._services.board.of(route.id if task == "answer" else f"{route.id}#{task}")
 
     def _prepare(self, route: Route) -> bool:
         """Write the request that asks *route*; whether its dialect can say it."""
@@ -199,9 +215,9 @@ class Opening:
     async def _attempt(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange, now_s = self._exchange, self._watch.now_s
         if not exchange.attempts:
-            self._services.board.of(step.route.id)[1].started(now_s())
+            self._health(step.route)[1].started(now_s())
         attempt = Attempt(step.route)
-        if step.route.is_measured:
+        if step.route.is_measured and exchange.call.task == "answer":
             self._load = Load(self._services.loads.of(step.route.id), exchange.call.stream, now_s())
         exchange.attempts.append(attempt)
         exchange.route = step.route
@@ -236,10 +252,10 @@ class Opening:
         return request.signed(self._services.clock.epoch_s())
 
     async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
-        exchange, services = self._exchange, self._services
+        exchange = self._exchange
         attempt = exchange.attempts[-1]
-        if self._rest is None:
-            self._watch.attempt = attempt
+        if self._rest is None and exchange.call.task == "answer":
+            self._watch.attempt = attempt  # a count is worth nothing to anybody else
 
         def on_sent() -> None:
             attempt.was_sent = True
@@ -249,10 +265,7 @@ class Opening:
             if answer.status != 200:
                 self._watch.attempt = None  # there is no answer to be read on
                 raise UpstreamFailed(await self._read_failure(answer))
-            epoch_s = int(services.clock.epoch_s())
-            return await accept(
-                answer, Journey(exchange.call, step.route, exchange.request_id, epoch_s, services.lanes)
-            )
+            return await accept(answer, journey_of(exchange, self._services))
         except asyncio.CancelledError:
             if not self._watch.outlives:
                 answer.close()

@@ -16,7 +16,7 @@ from gateway.dialects.failures import in_band_failure
 from gateway.dialects.pairs import open_lane
 from gateway.pipeline.continuing import rest_of
 from gateway.pipeline.draining import DrainedStream
-from gateway.pipeline.opening import Opening, charge_prompt
+from gateway.pipeline.opening import Opening, charge_prompt, journey_of
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement, measure
 from gateway.pipeline.stream_watch import ClientStalled, StreamWatch, UsageOverdue
@@ -65,7 +65,7 @@ class StreamRelay:
                 if not self._sink.committed:
                     self._exchange.failure = exc.failure
                     raise
-                await self._fail(open_lane(self._journey()), exc.failure)
+                await self._fail(open_lane(journey_of(self._exchange, self._services)), exc.failure)
                 return
             await self._relay(flow)
         except (asyncio.CancelledError, ConnectionError, ClientStalled) as exc:
@@ -259,8 +259,3 @@ class StreamRelay:
                 await sink.drain()
         except TimeoutError:
             sink.abort()
-
-    def _journey(self) -> Journey:
-        exchange, services = self._exchange, self._services
-        route = exchange.route or exchange.candidates[0]
-        return Journey(exchange.call, route, exchange.request_id, int(services.clock.epoch_s()), services.lanes)

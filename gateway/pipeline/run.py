@@ -7,6 +7,7 @@ import asyncio
 from gateway.core.errors import INTERNAL_ERROR, ErrorKind, GatewayError, UpstreamFailed
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink
+from gateway.pipeline.relay_count import CountRelay
 from gateway.pipeline.relay_json import JsonRelay
 from gateway.pipeline.relay_stream import StreamRelay
 from gateway.pipeline.services import Services
@@ -61,9 +62,11 @@ class Pipeline:
             raise
 
     async def _relay(self, exchange: Exchange, sink: Sink, settlement: Settlement) -> Answer | None:
-        relay: StreamRelay | JsonRelay
+        relay: StreamRelay | JsonRelay | CountRelay
         if exchange.call.stream:
             relay = StreamRelay(exchange, self._services, sink, settlement)
+        elif exchange.call.task == "count":
+            relay = CountRelay(exchange, self._services, sink, settlement)
         else:
             relay = JsonRelay(exchange, self._services, sink, settlement)
         self._running.add(relay.watch)

@@ -187,8 +187,9 @@ class Watch(ABC):
 class JsonWatch(Watch):
     """A request without streaming has one deadline for everything: it is one step, and the first wake-up the last."""
 
-    def __init__(self, services: Services, sink: Sink, started_s: float) -> None:
-        super().__init__(services, sink, started_s + services.deadlines.non_stream_s, NON_STREAM_TIMEOUT)
+    def __init__(self, services: Services, sink: Sink, started_s: float, limit_s: float | None = None) -> None:
+        limit_s = services.deadlines.non_stream_s if limit_s is None else limit_s
+        super().__init__(services, sink, started_s + limit_s, NON_STREAM_TIMEOUT)
 
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
         return await step()  # the relay has the whole exchange watched at once

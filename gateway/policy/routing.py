@@ -17,6 +17,7 @@ from gateway.core.errors import (
     ErrorKind,
     GatewayError,
 )
+from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.pairs import is_native
 from gateway.dialects.prompt import prompt_tokens
 from gateway.policy.loads import LoadBoard, Standing
@@ -136,7 +137,7 @@ def _short(routes: list[Route], model: Model, call: Call) -> tuple[Left, ...]:
     size = sum(len(bytes(raw)) for raw in call.fields.values())
     if longest == smallest or size <= smallest:  # a token is a byte at least
         return ()
-    tokens = prompt_tokens(call)
+    tokens = prompt_tokens(call, ANY_FAMILY)
     if tokens <= smallest:
         return ()
     return tuple(

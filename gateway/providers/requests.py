@@ -38,12 +38,24 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         sent = {name.lower() for name, _ in call.forward_headers}
         defaults = (*(pair for pair in defaults if pair[0] not in sent), *call.forward_headers)
     secret = (provider.secret,) if provider.secret is not None else ()
-    path = dialect.upstream_path if provider.path is None else provider.path
     return UpstreamRequest(
-        url=provider.base_url + path(route.model, stream=call.stream),
+        url=provider.base_url + _path(call, route),
         headers=(_JSON, ("Accept", dialect.stream_type) if call.stream else _ACCEPT_JSON, *defaults, *secret),
         body=body,
         fresh=fresh,
         params=params,
         signer=provider.signer,
     )
+
+
+def can_count(call: Call, route: Route) -> bool:
+    """Whether the provider of *route* may know how to count *call*: it has the dialect's own paths."""
+    return is_native(call, route) and route.provider.path is None and CLIENT_DIALECTS[call.dialect].counting is not None
+
+
+def _path(call: Call, route: Route) -> str:
+    counting = CLIENT_DIALECTS[call.dialect].counting
+    if call.task == "count" and counting is not None:
+        return counting.upstream_path
+    path = route.provider.path or DIALECTS[route.provider.dialect].upstream_path
+    return path(route.model, stream=call.stream)

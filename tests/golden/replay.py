@@ -30,6 +30,7 @@ from gateway.dialects.base import ClientDialect, Journey, LaneRules
 from gateway.dialects.errors import error_body
 from gateway.dialects.pairs import open_lane, read_completion
 from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
+from gateway.providers.families import family_of
 from gateway.providers.presets import PRESETS
 from gateway.providers.requests import build_request
 from tests.support.eventstream import event, exception
@@ -74,7 +75,9 @@ def _asked(case: Path, request: Path, client: ClientDialect) -> dict[str, bytes]
     assert exchange.model is not None
     asked = build_request(call, route, exchange.model)
     exchange.params = asked.params
-    name, body, receipt = _answered(case, Journey(call, route, REQUEST_ID, CREATED_EPOCH_S, LaneRules()), exchange)
+    family = family_of(route.model, call.slug)
+    journey = Journey(call, route, REQUEST_ID, CREATED_EPOCH_S, LaneRules(), family)
+    name, body, receipt = _answered(case, journey, exchange)
     return {"upstream_request.json": _request(asked), name: body, "receipt.json": _pretty(receipt)}
 
 

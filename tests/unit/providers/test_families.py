@@ -1,0 +1,67 @@
+"""Families of models by name, and what a picture costs with each."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.dialects.families import ANY_FAMILY
+from gateway.providers.families import family_of
+
+# What the vendors' own guides to vision give as examples.
+PICTURES = [
+    ("claude-sonnet-4-5", (200, 200), False, 54),
+    ("claude-sonnet-4-5", (1000, 1000), False, 1334),
+    ("claude-sonnet-4-5", (8000, 8000), False, 1600),
+    ("claude-opus-4-7", (8000, 8000), False, 4784),
+    ("gpt-4o", (1024, 1024), False, 765),
+    ("gpt-4o", (2048, 4096), False, 1105),
+    ("gpt-4o", (4096, 8192), True, 85),
+    ("gpt-4.1-mini", (1024, 1024), False, 1659),
+    ("gemini-2.5-flash", (384, 384), False, 258),
+    ("gemini-2.5-flash", (1536, 768), False, 516),
+    ("gemini-3-pro-preview", (4000, 3000), False, 1120),
+    ("grok-4", (448, 896), False, 768),
+    ("grok-4", (9000, 9000), False, 1792),
+    ("qwen3-vl-plus", (280, 280), False, 102),
+    ("meta-llama/Llama-4-Scout", (336, 336), False, 288),
+]
+FACTORS = [
+    ("gpt-4o", 1.0), ("gpt-5.1", 1.0), ("o3", 1.0), ("gpt-4-turbo", 1.07), ("gpt-3.5-turbo", 1.07),
+    ("gpt-oss-120b", 1.0),
+    ("claude-3-5-haiku-latest", 1.2), ("anthropic/claude-sonnet-4.5", 1.2), ("claude-opus-4-6", 1.2),
+    ("claude-opus-4-7", 1.4), ("claude-opus-5", 1.4), ("claude-haiku-5", 1.4),
+    ("us.anthropic.claude-sonnet-4-6-v1:0", 1.2),
+    ("deepseek-chat", 1.08), ("deepseek-ai/DeepSeek-V3", 1.08), ("qwen3-max", 1.04), ("llama-3.3-70b-versatile", 1.07),
+    ("meta-llama/llama-4-maverick", 0.97), ("mistral-large-latest", 1.08), ("ministral-8b", 1.08),
+    ("codestral-2501", 1.08),
+    ("some-model", 1.0), ("photo1", 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "factor"), FACTORS)
+def test_a_family_by_its_name(model: str, factor: float) -> None:
+    """A model is of its family whoever hosts it, in whatever case; what nobody knows is counted as it is."""
+    assert family_of(model, "slug").factor == factor
+    assert family_of(model.upper(), "slug").factor == factor
+
+
+@pytest.mark.parametrize(("model", "size", "rough", "tokens"), PICTURES)
+def test_what_a_picture_costs(model: str, size: tuple[int, int], rough: bool, tokens: int) -> None:
+    """Pictures are counted by the rule of the vendor's own guide."""
+    assert family_of(model, "slug").image(*size, rough) == tokens
+
+
+def test_a_deployment_has_the_slugs_family() -> None:
+    """Where the provider's name says nothing, the catalogue's does; where both do, the provider's counts."""
+    assert family_of("prod-eu-2", "claude-sonnet-4-5").factor == 1.2
+    assert family_of("deepseek-chat", "claude-sonnet-4-5").factor == 1.08
+    assert family_of("prod-eu-2", "assistant") is ANY_FAMILY
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 2**31 - 1), (2**31 - 1, 2**31 - 1)])
+def test_no_picture_is_absurd(size: tuple[int, int]) -> None:
+    """A header may claim any size: no family makes nothing of a picture, or more than a context window."""
+    counts = [family_of(model, "slug").image(*size, rough) for model, _ in FACTORS for rough in (True, False)]
+
+    assert min(counts) >= 1
+    assert max(counts) < 100_000
