@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .client import API_KEY, MODELS
+from .client import ABROAD, API_KEY, MODELS
 from .frames import UPSTREAM_MODEL
 from .processes import Program, free_port
 
@@ -85,6 +85,24 @@ tools = true
 price = {{ input = "3.00", cached_input = "0.30", output = "15.00" }}
 routes = [ {{ provider = "anthropic", model = "{served}", weight = 1 }} ]
 
+[models."{openai_abroad}"]
+class = "mid"
+context_window = 200000
+max_output_tokens = 16384
+input = ["text"]
+tools = true
+price = {{ input = "3.00", cached_input = "0.30", output = "15.00" }}
+routes = [ {{ provider = "anthropic", model = "{served}", weight = 1 }} ]
+
+[models."{anthropic_abroad}"]
+class = "mid"
+context_window = 128000
+max_output_tokens = 16384
+input = ["text"]
+tools = true
+price = {{ input = "2.50", cached_input = "1.25", output = "10.00" }}
+routes = [ {{ provider = "openai", model = "{served}", weight = 1 }} ]
+
 [tiers.bench]
 classes = ["budget", "mid", "premium", "ultra"]
 
@@ -127,7 +145,8 @@ def _aiohttp(place: Place) -> list[str]:
 
 def _gateway(place: Place) -> list[str]:
     config = place.home / "gateway.toml"
-    names = {"openai": MODELS["openai"], "anthropic": MODELS["anthropic"], "served": UPSTREAM_MODEL, "key": API_KEY}
+    names = {**MODELS, "served": UPSTREAM_MODEL, "key": API_KEY}
+    names |= {f"{dialect}_abroad": model for dialect, model in ABROAD.items()}
     config.write_text(_GATEWAY.format(home=place.home, port=place.port, upstream=place.upstream, **names))
     return [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
 

@@ -16,15 +16,17 @@ from .frames import Script
 DialectName = Literal["openai", "anthropic"]
 API_KEY = "anm-sk-bench"
 MODELS: dict[DialectName, str] = {"openai": "bench-chat", "anthropic": "bench-messages"}
+# The same for the gateway, but that the provider speaks the other dialect. A proxy passes either on as it is.
+ABROAD: dict[DialectName, str] = {"openai": "bench-chat-abroad", "anthropic": "bench-messages-abroad"}
 PATHS: dict[DialectName, str] = {"openai": "/v1/chat/completions", "anthropic": "/anthropic/v1/messages"}
 _FILLER_BYTES = 810  # brings a request's body to 1 KB
 _LINGER_ZERO = struct.pack("ii", 1, 0)  # close() sends RST instead of FIN
 
 
-def request(port: int, dialect: DialectName, script: Script, *, stream: bool) -> bytes:
-    """A whole request with a body of about 1 KB."""
+def request(port: int, dialect: DialectName, script: Script, *, stream: bool, model: str = "") -> bytes:
+    """A whole request with a body of about 1 KB, for *model* or the native one of *dialect*."""
     filler = ("You answer in one short sentence. " * 40)[:_FILLER_BYTES]
-    body: dict[str, object] = {"model": MODELS[dialect], "temperature": 0.2, "max_tokens": 512}
+    body: dict[str, object] = {"model": model or MODELS[dialect], "temperature": 0.2, "max_tokens": 512}
     user = {"role": "user", "content": f"{script.marker()} Say something."}
     if dialect == "openai":
         body["messages"] = [{"role": "system", "content": filler}, user]

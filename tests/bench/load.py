@@ -50,6 +50,7 @@ class Plan:
         script: What each request asks of the provider.
         period_s: Between two requests of one user; 0 sends the next as soon as the answer is there.
         timed: Keep every latency; left out where only CPU is wanted.
+        model: Asked for instead of the dialect's native one.
     """
 
     script: Script
@@ -58,6 +59,7 @@ class Plan:
     stream: bool = False
     period_s: float = 0.0
     timed: bool = False
+    model: str = ""
 
 
 class User:
@@ -67,7 +69,7 @@ class User:
         self._port = port
         self._plan = plan
         self._tally = tally
-        self._bytes = request(port, plan.dialect, plan.script, stream=plan.stream)
+        self._bytes = request(port, plan.dialect, plan.script, stream=plan.stream, model=plan.model)
         self._loop = asyncio.get_running_loop()
         self._channel: Channel | None = None
         self._counter = FrameCounter()

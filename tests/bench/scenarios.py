@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from .cancelling import Leaving
+from .client import ABROAD
 from .frames import Script
 from .load import Plan
 from .metronome import INTERVAL_MS
 
-Group = Literal["json", "frames", "short", "latency", "memory", "cancel"]
-GROUPS: tuple[Group, ...] = ("json", "frames", "short", "latency", "memory", "cancel")
+Group = Literal["json", "frames", "translated", "short", "latency", "memory", "cancel"]
+GROUPS: tuple[Group, ...] = ("json", "frames", "translated", "short", "latency", "memory", "cancel")
 
+TRANSLATED_GOAL = 2.0  # of the bare proxy, which passes the same client's dialect on as it is
 _ENDLESS = 1_000_000  # events: longer than any window
 _FLAT_OUT_EVENTS = 1000  # set-up is then 1/1000 of a stream per frame
 
@@ -53,6 +55,38 @@ WORKS = (
         "frames",
         1.3,
     ),
+    Work(
+        "paced_to_openai",
+        "translated frame for an OpenAI client, 100 streams x 50/s",
+        "translated",
+        Plan(PACED, 100, stream=True, model=ABROAD["openai"]),
+        "frames",
+        TRANSLATED_GOAL,
+    ),
+    Work(
+        "paced_to_anthropic",
+        "translated frame for an Anthropic client, 100 streams x 50/s",
+        "translated",
+        Plan(PACED, 100, "anthropic", stream=True, model=ABROAD["anthropic"]),
+        "frames",
+        TRANSLATED_GOAL,
+    ),
+    Work(
+        "flat_to_openai",
+        "translated frame for an OpenAI client, 16 streams flat out",
+        "translated",
+        Plan(FLAT_OUT, 16, stream=True, model=ABROAD["openai"]),
+        "frames",
+        TRANSLATED_GOAL,
+    ),
+    Work(
+        "flat_to_anthropic",
+        "translated frame for an Anthropic client, 16 streams flat out",
+        "translated",
+        Plan(FLAT_OUT, 16, "anthropic", stream=True, model=ABROAD["anthropic"]),
+        "frames",
+        TRANSLATED_GOAL,
+    ),
     Work("short", "whole stream of 4 events", "short", Plan(Script(events=4), 16, stream=True), "streams"),
 )
 
@@ -61,6 +95,8 @@ WARM_UPS = (
     Plan(Script(), 8, stream=True),
     Plan(Script(size=20), 8, "anthropic"),
     Plan(Script(), 8, "anthropic", stream=True),
+    Plan(Script(), 8, stream=True, model=ABROAD["openai"]),
+    Plan(Script(), 8, "anthropic", stream=True, model=ABROAD["anthropic"]),
 )
 
 # 200 requests a second, 200 frames a second: latency without queues

@@ -14,7 +14,7 @@ import pytest
 
 from . import candidates, frames
 from .cancelling import KINDS, Leaving, cancel_for
-from .client import API_KEY, MODELS, Channel, DialectName, FrameCounter, request
+from .client import ABROAD, API_KEY, MODELS, Channel, DialectName, FrameCounter, request
 from .frames import Script
 from .holding import Crowd
 from .load import Load, Plan
@@ -292,6 +292,20 @@ async def test_bare_proxy_relays(provider: Provider, tmp_path: Path) -> None:
 
         assert running.cpu_s() > 0
         assert running.program.pss_kb() > 1000
+    finally:
+        running.stop()
+
+
+async def test_gateway_translates(provider: Provider, tmp_path: Path) -> None:
+    """The gateway's two models abroad are answered whole, by the provider of the other dialect."""
+    core = min(os.sched_getaffinity(0))
+    running = await candidates.start(candidates.OURS, provider.port, core, tmp_path / "gateway")
+    try:
+        for dialect in DIALECTS:
+            plan = Plan(Script(events=5), 2, dialect, stream=True, model=ABROAD[dialect])
+            async with Load(running.port, plan) as load:
+                await until(load, "streams", 4)
+            assert load.tally.failed == 0
     finally:
         running.stop()
 
