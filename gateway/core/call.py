@@ -69,10 +69,17 @@ def readable(call: Call) -> Call:
 
 
 class Params(Struct, frozen=True, gc=False):
-    """What of a call its provider got in another form, and what not at all, in the client's words."""
+    """
+    What of a call its provider got in another form, and what not at all, in the client's words.
+
+    Attributes:
+        tools: Names of tools that the provider was given, and the client's for them; None for one that the client has
+            not: the gateway's own, whose arguments are the answer.
+    """
 
     translated: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    tools: Mapping[str, str | None] = {}
 
 
 ALL_PARAMS = Params()  # a provider that got the call as it was

@@ -34,8 +34,8 @@ _STOP_REASONS: dict[Reason, str] = {
 }
 
 
-class Ending:
-    """How the answer ends and what it cost, gathered from events as they come."""
+class LastDelta:
+    """How the answer ends and what it cost, gathered from events as they come: what `message_delta` will say."""
 
     __slots__ = ("_counts", "_finished", "_refused")
 

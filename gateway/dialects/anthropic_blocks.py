@@ -16,14 +16,33 @@ from gateway.dialects.failures import ABSENT, malformed
 from gateway.dialects.neutral import AnswerEvent, Argued, Called, Cited, Said, Thought
 from gateway.wire.values import decode_values
 
-# Of one block: as long as an event may be by default. The signature of 60,000 tokens of thinking has some 350 KB.
+# Of all blocks that are open: as long as an event may be by default. The signature of 60,000 tokens of thinking has
+# some 350 KB.
 MAX_HELD_BYTES = 1 << 20
+
+
+class Held:
+    """What the open blocks of an answer keep, in bytes, all together."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        """Keep *size* more. Raises UpstreamFailed where that is more than an answer can need."""
+        self._bytes += size
+        if self._bytes > MAX_HELD_BYTES:
+            raise UpstreamFailed(malformed("blocks with more citations, signatures or arguments than they can have"))
+
+    def drop(self, size: int) -> None:
+        """A block that kept *size* is over."""
+        self._bytes -= size
 
 
 class Prose:
     """Text or thinking, whichever its deltas bring."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: Held) -> None:
+        self._held = held
         self._chars = 0
         self._signature: list[str] = []
         self._citations: list[Any] = []
@@ -33,7 +52,7 @@ class Prose:
         """What a text, thinking or redacted thinking *block* starts with."""
         citations = decode_values(block.citations)
         if isinstance(citations, list):
-            self._hold(self._citations, citations, len(bytes(block.citations)))
+            self._keep(self._citations, citations, len(bytes(block.citations)))
         said = self.take(Delta(text=block.text, thinking=block.thinking, signature=block.signature))
         if block.data:
             said.append(Thought(redacted=block.data))
@@ -47,28 +66,29 @@ class Prose:
         if delta.thinking:
             said.append(Thought(delta.thinking))
         if delta.signature:
-            self._hold(self._signature, [delta.signature], len(delta.signature))
+            self._keep(self._signature, [delta.signature], len(delta.signature))
         if delta.citation is not ABSENT:
-            self._hold(self._citations, [decode_values(delta.citation)], len(bytes(delta.citation)))
+            self._keep(self._citations, [decode_values(delta.citation)], len(bytes(delta.citation)))
         return said
 
     def close(self) -> list[AnswerEvent]:
         """The signature, and the citations of the whole text: a provider may tell them before it."""
+        self._held.drop(self._held_bytes)
         said: list[AnswerEvent] = [Thought(signature="".join(self._signature))] if self._signature else []
         return said + [Cited(citation, self._chars) for citation in self._citations if isinstance(citation, dict)]
 
-    def _hold(self, held: list[Any], pieces: list[Any], size: int) -> None:
+    def _keep(self, kept: list[Any], pieces: list[Any], size: int) -> None:
+        self._held.add(size)
         self._held_bytes += size
-        if self._held_bytes > MAX_HELD_BYTES:
-            raise UpstreamFailed(malformed("a block with more citations or signature than one can have"))
-        held += pieces
+        kept += pieces
 
 
 class Tool:
     """A call of one of the client's tools."""
 
-    def __init__(self, slot: int) -> None:
+    def __init__(self, slot: int, held: Held) -> None:
         self._slot = slot
+        self._held = held
         self._input = ""  # arguments that came with the start, as long as no others have
 
     def open(self, block: Block) -> list[AnswerEvent]:
@@ -77,16 +97,23 @@ class Tool:
         arguments = decode_values(block.input)
         if arguments and isinstance(arguments, dict):
             self._input = msgspec.json.format(bytes(block.input), indent=-1).decode()
+            self._held.add(len(self._input))
         return [Called(self._slot, block.id, block.name)]
 
     def take(self, delta: Delta) -> list[AnswerEvent]:
         if not delta.partial_json:
             return []
-        self._input = ""
+        self._let_go()
         return [Argued(self._slot, delta.partial_json)]
 
     def close(self) -> list[AnswerEvent]:
-        return [Argued(self._slot, self._input)] if self._input else []
+        kept = self._let_go()
+        return [Argued(self._slot, kept)] if kept else []
+
+    def _let_go(self) -> str:
+        kept, self._input = self._input, ""
+        self._held.drop(len(kept))
+        return kept
 
 
 class Foreign:

@@ -7,11 +7,12 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from gateway.dialects.anthropic_body_blocks import text_block
 from gateway.dialects.anthropic_body_thinking import write_thinking
 from gateway.dialects.anthropic_body_tools import write_tools
-from gateway.dialects.anthropic_body_turns import Conversation, write_turns
+from gateway.dialects.anthropic_body_turns import Conversation, asides, write_turns
 from gateway.dialects.neutral import Notes, Prompt, Target
 from gateway.dialects.validate import refuse, refuse_members
 from gateway.wire.values import decode_values
@@ -41,9 +42,10 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
     Raises:
         GatewayError: 400 for what the API cannot do and no answer may ignore.
     """
-    notes.begin(prompt)
+    told = asides(prompt) if target.traits.places_system else ()
+    notes.begin(structs.replace(prompt, moved=()) if told else prompt)
     check(prompt)
-    talk = write_turns(prompt, notes)
+    talk = write_turns(prompt, notes, told)
     max_tokens = _max_tokens(prompt, target, notes)
     body: dict[str, Any] = {"model": target.model, "max_tokens": max_tokens}
     if talk.system:
@@ -66,8 +68,8 @@ def check(prompt: Prompt) -> None:
         raise refuse(name, f"{name}: this model gives one answer per request.")
     refuse_members(prompt.others, _REFUSED)
     form, name = prompt.response_format, prompt.names.get("response_format", "response_format")
-    if form is not None and form.schema is None:
-        raise refuse(name, f"{name}: this model keeps to a JSON schema only; send one as json_schema.")
+    if form is not None and form.kind == "json_schema" and form.schema is None:
+        raise refuse(name, f"{name}: a json_schema needs its schema with this model.")
 
 
 def _max_tokens(prompt: Prompt, target: Target, notes: Notes) -> int:
@@ -90,7 +92,7 @@ def _thinking(
     config: dict[str, Any] = {}
     if effort is not None:
         config["effort"] = effort
-    if prompt.response_format is not None:
+    if prompt.response_format is not None and prompt.response_format.schema is not None:
         config["format"] = {"type": "json_schema", "schema": prompt.response_format.schema}
         notes.translate(prompt.names.get("response_format", "response_format"))
     if config:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from gateway.dialects.neutral import Document, Image, Notes, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.neutral import PDF, Document, Image, Notes, Text, Thinking, ToolCall, ToolResult
 from gateway.dialects.part_signatures import read_signature
 from gateway.dialects.validate import refuse
 
@@ -78,7 +78,7 @@ def _document_source(part: Document, place: str) -> dict[str, str]:
         return {"type": "url", "url": part.url}
     if part.data is None:
         raise refuse(place, f"{place}: the document has neither a URL nor data.")
-    if part.media_type == "application/pdf":
+    if part.media_type == PDF:
         return {"type": "base64", "media_type": part.media_type, "data": part.data}
     return {"type": "text", "media_type": "text/plain", "data": part.data}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from gateway.dialects.anthropic_body_tools import answers_by_tool
 from gateway.dialects.anthropic_body_turns import Conversation
 from gateway.dialects.neutral import Notes, Prompt, Reasoning, Target
 from gateway.dialects.validate import refuse
@@ -50,6 +51,7 @@ def write_thinking(
 def _ruled_out(prompt: Prompt, target: Target, talk: Conversation) -> bool:
     """Thinking goes neither with a call that has to be made nor with an answer already begun."""
     forced = prompt.tool_choice is not None and prompt.tool_choice.mode in ("required", "tool")
+    forced |= answers_by_tool(prompt)
     unthought = target.traits.thinking == "budget" and talk.resumes_without_thought
     return forced or talk.prefilled or unthought
 

@@ -7,8 +7,16 @@ from typing import Any
 from msgspec import Raw
 
 from gateway.dialects.neutral import Notes, Prompt, Tool
+from gateway.dialects.validate import refuse
 
 _ANY_OBJECT = Raw(b'{"type":"object","properties":{}}')
+# There is no mode for any JSON. A tool has to be called, and what it is called with is an object: the answer.
+ANSWER = "give_answer"
+_ANSWER_TOOL = {
+    "name": ANSWER,
+    "description": "Give the whole answer as one JSON object: it is what this tool is called with.",
+    "input_schema": Raw(b'{"type":"object"}'),
+}
 _MODES = {"auto": "auto", "none": "none", "required": "any", "tool": "tool"}
 
 
@@ -19,12 +27,38 @@ def write_tools(prompt: Prompt, called: tuple[str, ...], notes: Notes) -> dict[s
     The API wants tools to be defined where the conversation has calls. A client that leaves them out later on wants no
     more calls: so those *called* are defined in name, and may not be called.
     """
+    if answers_by_tool(prompt):
+        return _with_answer(prompt, called, notes)
     if prompt.tools:
         return {"tools": [_tool(tool) for tool in prompt.tools], **_choice(prompt, notes)}
     if called:
         tools = [{"name": name, "input_schema": _ANY_OBJECT} for name in called]
         return {"tools": tools, "tool_choice": {"type": "none"}}
     return {}
+
+
+def answers_by_tool(prompt: Prompt) -> bool:
+    """Whether the answer has to be some JSON object, unless it is a call that has to be made."""
+    form, choice = prompt.response_format, prompt.tool_choice
+    return form is not None and form.kind == "json_object" and (choice is None or choice.mode in ("auto", "none"))
+
+
+def _with_answer(prompt: Prompt, called: tuple[str, ...], notes: Notes) -> dict[str, Any]:
+    """
+    The tool that takes the answer; beside it those that may be called instead of answering.
+
+    Raises:
+        GatewayError: The client has a tool of that name.
+    """
+    if ANSWER in called or any(tool.name == ANSWER for tool in prompt.tools):
+        name = prompt.names.get("response_format", "response_format")
+        raise refuse(name, f"{name}: a tool may not have the name {ANSWER} beside JSON mode with this model.")
+    notes.tools[ANSWER] = None
+    notes.translate(prompt.names.get("response_format", "response_format"))
+    may_call = prompt.tool_choice is None or prompt.tool_choice.mode == "auto"
+    tools = [_tool(tool) for tool in prompt.tools] or [{"name": name, "input_schema": _ANY_OBJECT} for name in called]
+    choice = {"type": "any"} if may_call and prompt.tools else {"type": "tool", "name": ANSWER}
+    return {"tools": [*tools, _ANSWER_TOOL], "tool_choice": {**choice, "disable_parallel_tool_use": True}}
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -6,9 +6,27 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gateway.dialects.anthropic_body_blocks import Block, call_block, content_block, result_block, thinking_block
+from gateway.dialects.anthropic_body_blocks import (
+    Block,
+    call_block,
+    content_block,
+    result_block,
+    text_block,
+    thinking_block,
+)
 from gateway.dialects.anthropic_body_ids import CallIds
-from gateway.dialects.neutral import Image, Message, Notes, Part, Prompt, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.neutral import (
+    Aside,
+    Image,
+    Message,
+    Notes,
+    Part,
+    Prompt,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from gateway.dialects.validate import refuse
 
 OPENING = "Hello."  # what the user says where the assistant spoke first
@@ -35,14 +53,23 @@ class Conversation(Struct):
     @property
     def resumes_without_thought(self) -> bool:
         """Whether results come back for a turn that does not begin with thinking, as one must while it is on."""
-        if len(self.messages) < 2 or self.messages[-1]["content"][0]["type"] != "tool_result":
+        turns = [message for message in self.messages if message["role"] != "system"]
+        if len(turns) < 2 or turns[-1]["content"][0]["type"] != "tool_result":
             return False
-        return self.messages[-2]["content"][0]["type"] not in _THOUGHTS
+        return turns[-2]["content"][0]["type"] not in _THOUGHTS
 
 
-def write_turns(prompt: Prompt, notes: Notes) -> Conversation:
+def asides(prompt: Prompt) -> tuple[Told, ...]:
+    """The instructions that have moved, each with where it stood; none where there are no turns to stand between."""
+    return tuple(zip(prompt.moved, prompt.system[-len(prompt.moved) :], strict=True)) if prompt.moved else ()
+
+
+def write_turns(prompt: Prompt, notes: Notes, told: tuple[Told, ...] = ()) -> Conversation:
     """
     The messages of *prompt*. Where there are instructions only, they are what the user says.
+
+    Instructions that are *told* apart stand behind the turn of the user that they stood in or before; where there is
+    none, in front with the others.
 
     Raises:
         GatewayError: Nothing is left of what the user said last, or calls and results do not match.
@@ -52,16 +79,21 @@ def write_turns(prompt: Prompt, notes: Notes) -> Conversation:
         turn = Message("user", prompt.system, "messages")
         return Conversation((), _Turns(notes).write((turn,)), ())
     turns = _Turns(notes)
-    messages = turns.write(prompt.messages)
-    return Conversation(prompt.system, messages, tuple(turns.called))
+    front = len(prompt.system) - len(told)
+    messages = turns.write(prompt.messages, told)
+    return Conversation((*prompt.system[:front], *turns.homeless()), messages, tuple(turns.called))
+
+
+Told = tuple[Aside, Text]
 
 
 class _Turn(Struct):
-    """Blocks of one role, each with its place; those of results go first."""
+    """Blocks of one role, each with its place; those of results go first. *told* are instructions right behind it."""
 
     role: Literal["user", "assistant"]
     first: list[Block] = []
     blocks: list[tuple[Block, str]] = []
+    told: list[Told] = []
 
     def content(self) -> list[Block]:
         return self.first + [block for block, _ in self.blocks]
@@ -73,16 +105,38 @@ class _Turns:
         self._notes = notes
         self._ids = CallIds()
         self._turns: list[_Turn] = []
+        self._told: list[Told] = []  # since the last turn of the user
 
-    def write(self, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-        for message in messages:
+    def write(self, messages: tuple[Message, ...], told: tuple[Told, ...] = ()) -> list[dict[str, Any]]:
+        for at, message in enumerate(messages):
+            self._tell(at, told)
             self._take(message)
+        self._tell(len(messages), told)
         self._ids.close()
         self._end(messages)
         if self._turns[0].role == "assistant":
             self._notes.translate(messages[0].place)
             self._turns.insert(0, _Turn("user", [{"type": "text", "text": OPENING}]))
-        return [{"role": turn.role, "content": turn.content()} for turn in self._turns]
+        out: list[dict[str, Any]] = []
+        for turn in self._turns:
+            out.append({"role": turn.role, "content": turn.content()})
+            if turn.told:
+                out.append({"role": "system", "content": [text_block(text) for _, text in turn.told]})
+        return out
+
+    def homeless(self) -> tuple[Text, ...]:
+        """The instructions that no turn of the user stands before or behind of."""
+        for aside, _ in self._told:
+            self._notes.translate(aside.place)
+        return tuple(text for _, text in self._told)
+
+    def _tell(self, at: int, told: tuple[Told, ...]) -> None:
+        """Take the instructions that stand before message *at*: in place, if the user's turn is what they follow."""
+        for aside, text in told:
+            if aside.turns == at:
+                self._told.append((aside, text))
+                if not self._turns or self._turns[-1].role == "assistant":
+                    self._notes.translate(aside.place)
 
     def _take(self, message: Message) -> None:
         if message.name is not None:
@@ -112,6 +166,9 @@ class _Turns:
 
     def _turn(self, role: Literal["user", "assistant"]) -> _Turn:
         """The turn under way, if it is *role*'s; else a new one."""
+        if role == "user":
+            for aside, _ in self._told:  # they go behind what the user goes on to say
+                self._notes.translate(aside.place)
         if not self._turns or self._turns[-1].role != role:
             if self._turns and role == "assistant":
                 self._ids.close()
@@ -128,7 +185,9 @@ class _Turns:
         while blocks and blocks[-1][0]["type"] in _THOUGHTS:
             self._notes.drop(blocks.pop()[1])
         if not blocks and not self._turns[-1].first:
-            self._turns.pop()
+            self._told = self._turns.pop().told + self._told
+        elif self._turns[-1].role == "user":
+            self._turns[-1].told, self._told = self._turns[-1].told + self._told, []
 
     def _end(self, messages: tuple[Message, ...]) -> None:
         """The last turn: something has to be left of the user's; the assistant's may not end with a blank."""

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from gateway.core.errors import UpstreamFailed
 from gateway.dialects.answer import read_answer
-from gateway.dialects.anthropic_blocks import PROSE, TOOL, Foreign, OpenBlock, Prose, Tool
+from gateway.dialects.anthropic_blocks import PROSE, TOOL, Foreign, Held, OpenBlock, Prose, Tool
 from gateway.dialects.anthropic_ending import Ending
 from gateway.dialects.anthropic_event import Block, Delta, StreamEvent, leniently, read_block, read_event
 from gateway.dialects.failures import ABSENT, NOTHING, in_band_failure, malformed
@@ -17,7 +17,7 @@ from gateway.dialects.neutral import AnswerEvent, Begin
 from gateway.wire.sse import Event
 from gateway.wire.values import decode_values
 
-MAX_OPEN_BLOCKS = 32  # Anthropic has one open at a time; each may hold `MAX_HELD_BYTES`
+MAX_OPEN_BLOCKS = 32  # Anthropic has one open at a time, others one for each call; what they keep has its own bound
 
 _read_list = msgspec.json.Decoder(list[Raw]).decode
 
@@ -32,6 +32,7 @@ class AnthropicReader:
         self.note: str | None = None
         self._has_begun = False
         self._open: dict[int, OpenBlock] = {}
+        self._held = Held()
         self._calls = 0  # so far
         self._ending = Ending()
 
@@ -97,10 +98,10 @@ class AnthropicReader:
 
     def _opened(self, kind: str | None) -> OpenBlock:
         if kind in PROSE:
-            return Prose()
+            return Prose(self._held)
         if kind == TOOL:
             self._calls += 1
-            return Tool(self._calls - 1)
+            return Tool(self._calls - 1, self._held)
         self._remark("foreign_block")
         return Foreign()
 

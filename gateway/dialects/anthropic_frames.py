@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.anthropic_answer import Blocks, Ending, message, picture_text
+from gateway.dialects.anthropic_answer import Blocks, LastDelta, message, picture_text
 from gateway.dialects.base import Journey
 from gateway.dialects.neutral import (
     AnswerEvent,
@@ -64,7 +64,7 @@ class AnthropicWriter:
     def __init__(self, journey: Journey) -> None:
         self.note: str | None = None
         self._journey = journey
-        self._ending = Ending()
+        self._ending = LastDelta()
         self._begun = False
         self._blocks = 0
         self._kind = ""  # of the open block of prose, "" without one

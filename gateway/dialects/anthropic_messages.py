@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -136,4 +137,5 @@ ANTHROPIC_MESSAGES = ClientDialect(
     open_writer=AnthropicWriter,
     pictures=PICTURES,
     counting=COUNTING,
+    tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),  # the API reference, `tools[].name`
 )

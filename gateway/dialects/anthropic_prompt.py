@@ -15,7 +15,7 @@ from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.dialects.anthropic_prompt_blocks import read_texts, read_turn
 from gateway.dialects.anthropic_prompt_members import Draft, read_members
 from gateway.dialects.anthropic_prompt_tools import note_rest
-from gateway.dialects.neutral import Message, Prompt, Text
+from gateway.dialects.neutral import Aside, Message, Prompt, Text
 from gateway.dialects.validate import refuse
 from gateway.wire.values import decode_values
 
@@ -65,6 +65,7 @@ def _refuse_conversation(fields: Mapping[str, Raw]) -> None:
 def _read_messages(draft: Draft) -> None:
     """Turns, and all instructions in order, also those that stand among the turns."""
     system: list[Text] = []
+    moved: list[Aside] = []
     messages: list[Message] = []
     if "system" in draft.fields:
         system += read_texts(decode_values(draft.fields["system"]), "system", draft.notes)
@@ -73,8 +74,10 @@ def _read_messages(draft: Draft) -> None:
         role, content = given["role"], given.get("content")
         note_rest(given, _MESSAGE_MEMBERS, place, draft.notes)
         if role == "system":
-            system += read_texts(content, f"{place}.content", draft.notes)
-            draft.notes.translate(place)
+            told = read_texts(content, f"{place}.content", draft.notes)
+            system += told
+            if messages:
+                moved += [Aside(len(messages), place)] * len(told)
         elif role == "user" or role == "assistant":
             messages.append(read_turn(content, role, place, draft.notes))
         else:
@@ -84,3 +87,4 @@ def _read_messages(draft: Draft) -> None:
     draft.put("messages", tuple(messages), "messages")
     if system:
         draft.put("system", tuple(system), "system")
+        draft.members["moved"] = tuple(moved)

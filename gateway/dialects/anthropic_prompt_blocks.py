@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from gateway.dialects.neutral import Document, Image, Message, Notes, Part, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.neutral import PDF, Document, Image, Message, Notes, Part, Text, Thinking, ToolCall, ToolResult
 from gateway.dialects.validate import boolean_of, name_of, refuse, text_of
 
 Block = dict[str, Any]
 Holder = Literal["system", "user", "assistant", "tool_result", "document"]
 _Read = Callable[[Block, str, Notes], tuple[Part, ...]]
 
-_PDF, _PLAIN = "application/pdf", "text/plain"
+_PLAIN = "text/plain"
 # Of every block. `caller` says who called a tool; the only caller that is left is the model itself.
 _COMMON = frozenset({"type", "cache_control", "caller"})
 
@@ -174,7 +174,7 @@ def _said(block: Block, name: str, place: str) -> str | None:
     return (text_of(value, f"{place}.{name}") or None) if value is not None else None
 
 
-_DOCUMENT_TYPES = {"base64": _PDF, "text": _PLAIN}
+_DOCUMENT_TYPES = {"base64": PDF, "text": _PLAIN}
 # How each type is read, and the members that are read; others are noted.
 _READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
     "text": (_text, frozenset({"text"})),

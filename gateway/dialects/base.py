@@ -5,6 +5,7 @@ Some dialects only providers speak. So a row has what their side needs, and one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -19,6 +20,7 @@ from gateway.core.usage import Basis, Usage
 from gateway.dialects.families import ANY_FAMILY, Family
 from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
 from gateway.dialects.pictures import Pictures
+from gateway.dialects.tool_names import USUAL
 from gateway.wire.sse import FrameSplitter, Splitter
 
 
@@ -45,6 +47,7 @@ class Journey(Struct, frozen=True):
 
     Attributes:
         family: The model's, for our own counts.
+        tools: Tools that go by another name at the provider, see `Params`.
     """
 
     call: Call
@@ -53,6 +56,7 @@ class Journey(Struct, frozen=True):
     created_epoch_s: int
     rules: LaneRules
     family: Family = ANY_FAMILY
+    tools: Mapping[str, str | None] = {}
 
 
 class Lane(Protocol):
@@ -159,6 +163,7 @@ class Dialect:
             naming what cannot be left out.
         open_splitter: Takes a stream apart; its argument is the longest event in bytes.
         open_reader: What a provider says, for a client of another dialect.
+        tool_names: What names of tools look like; a translated call's others are replaced.
         read_failure: What an answer that is no 200 means: its status, headers, body (`MAX_ERROR_BYTES` at most) and the
             time by the wall clock.
     """
@@ -170,6 +175,7 @@ class Dialect:
     write_body: Callable[[Prompt, Target, Notes], bytes]
     open_splitter: Callable[[int], Splitter] = FrameSplitter
     open_reader: Callable[[], Reader]
+    tool_names: re.Pattern[str] = USUAL
     read_failure: Callable[[int, Mapping[str, str], bytes, float], Failure]
 
 

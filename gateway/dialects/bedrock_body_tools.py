@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
+from gateway.dialects.anthropic_body_tools import ANSWER, answers_by_tool
 from gateway.dialects.anthropic_body_tools import write_tools as write_anthropic_tools
 from gateway.dialects.bedrock_body_blocks import Blocks
 from gateway.dialects.neutral import Notes, Prompt
@@ -28,8 +29,11 @@ def write_tools(
     such a choice there, whole, since Converse refuses one that is in both places.
 
     Raises:
-        GatewayError: A tool's name that the API refuses.
+        GatewayError: A tool's name that the API refuses, or JSON mode where no tool can enforce it.
     """
+    if own is None and answers_by_tool(prompt):  # not every model there can be made to call a tool
+        name = prompt.names.get("response_format", "response_format")
+        raise refuse(name, f"{name}: this model keeps to a JSON schema only; send one as json_schema.")
     if own is None and prompt.parallel_tools is False and prompt.tools:
         notes.drop(prompt.names.get("parallel_tools", "parallel_tools"))
         prompt = structs.replace(prompt, parallel_tools=None)
@@ -39,7 +43,8 @@ def write_tools(
     _check_names(prompt)
     tools: list[dict[str, Any]] = []
     for tool in written["tools"]:
-        tools += blocks.marked({"toolSpec": _spec(tool, is_gone=not prompt.tools)}, tool.get("cache_control"))
+        spec = _spec(tool, is_gone=not prompt.tools and tool["name"] != ANSWER)
+        tools += blocks.marked({"toolSpec": spec}, tool.get("cache_control"))
     config: dict[str, Any] = {"tools": tools}
     choice = written.get("tool_choice", _ANY)
     if own is not None and (choice["type"] == "none" or "disable_parallel_tool_use" in choice):

@@ -18,6 +18,8 @@ from gateway.wire.sse import Event
 
 # -- what is asked --
 
+PDF = "application/pdf"
+
 
 class Text(Struct, frozen=True, gc=False):
     """A piece of text, never empty. `cache` is a prompt-caching marker in Anthropic's form, read by `decode_values`."""
@@ -94,6 +96,13 @@ class Message(Struct, frozen=True):
         return self.places[position] if position < len(self.places) else self.place
 
 
+class Aside(Struct, frozen=True, gc=False):
+    """Where in a conversation an instruction stood: behind the first *turns* messages, at the client's *place*."""
+
+    turns: int
+    place: str
+
+
 class Tool(Struct, frozen=True, gc=False):
     """A function that the model may call. `parameters` is its JSON schema, untouched; None where there is none."""
 
@@ -136,6 +145,8 @@ class Prompt(Struct, frozen=True):
         names: The client's name for each neutral member that it set, as in `{"stop": "stop_sequences"}`; also for those
             in `others`, which have the same name on both sides. It is what notes and refusals speak of.
         system: Instructions, in order, wherever in the call they stood.
+        moved: For those at the end of `system` that stood behind the first turn: where, and how many turns before
+            them. A target that takes instructions in front only notes their places.
         stop: Texts that end the answer; possibly empty or blank ones, as sent.
         sampling: Numbers by neutral name: `temperature`, `top_p`, `top_k`, `min_p`, `frequency_penalty`,
             `presence_penalty`, `repetition_penalty`, `seed`.
@@ -148,6 +159,7 @@ class Prompt(Struct, frozen=True):
     messages: tuple[Message, ...]
     names: Mapping[str, str]
     system: tuple[Text, ...] = ()
+    moved: tuple[Aside, ...] = ()
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_tools: bool | None = None
@@ -173,13 +185,15 @@ class Notes:
     Attributes:
         translated: Members that say the same in another form.
         dropped: Members, or places in messages, that the target cannot take.
+        tools: Tools that go by another name there, see `Params`.
 
-    Both are bounded, in number and in length.
+    The first two are bounded, in number and in length.
     """
 
     def __init__(self) -> None:
         self.translated: list[str] = []
         self.dropped: list[str] = []
+        self.tools: dict[str, str | None] = {}
 
     def translate(self, name: str) -> None:
         """Note *name*, once."""
@@ -191,7 +205,7 @@ class Notes:
 
     def begin(self, prompt: Prompt) -> None:
         """Note what became of *prompt* as it was read."""
-        for name in prompt.translated:
+        for name in (*prompt.translated, *(aside.place for aside in prompt.moved)):
             self.translate(name)
         for name in prompt.dropped:
             self.drop(name)
@@ -232,7 +246,11 @@ class Thought(Struct, frozen=True, gc=False):
 
 
 class Called(Struct, frozen=True, gc=False):
-    """The model begins to call a tool. `slot` counts the calls of the answer from 0."""
+    """
+    The model begins to call a tool. `slot` counts the calls of the answer from 0.
+
+    A reader leaves `id` empty where its provider tells none; `Retold` makes one.
+    """
 
     slot: int
     id: str

@@ -6,26 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from gateway.dialects.cache_marks import has_cache_marks
 from gateway.dialects.neutral import Notes, Prompt, ResponseFormat, Target, Tool
-from gateway.dialects.openai_body_messages import write_messages
+from gateway.dialects.openai_body_messages import in_place, write_messages
 from gateway.dialects.openai_body_reasoning import write_reasoning
 from gateway.dialects.traits import Traits, user_name
 from gateway.dialects.validate import refuse
-from gateway.wire.values import decode_members
+from gateway.wire.values import decode_members, decode_values
 
-_MAX_STOP = 4  # OpenAI's reference, `stop`
+MAX_STOP = 4  # OpenAI's reference, `stop`
 _SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "seed")
 # Members of the dialect that no other one has, and which therefore have no neutral form.
 _OWN = frozenset(
     {
-        "audio", "logit_bias", "logprobs", "metadata", "modalities", "prediction", "prompt_cache_key",
-        "prompt_cache_retention", "safety_identifier", "service_tier", "store", "top_logprobs", "verbosity",
-        "web_search_options",
+        "logit_bias", "metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
+        "service_tier", "store", "verbosity", "web_search_options",
     }
 )  # fmt: skip
+_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
+# What an answer in another dialect has no place for.
+_NOT_TEXT = {"audio": "Answers in sound cannot be passed on.", "modalities": "Answers can be passed on as text only."}
+_TEXT_ALONE = ["text"]
 _CHOICES = {"auto": "auto", "none": "none", "required": "required"}
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 _ANSWER = "answer"  # a schema has to have a name
@@ -67,7 +70,8 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
     Raises:
         GatewayError: 400 naming the client's place of what must not be ignored and cannot be said.
     """
-    notes.begin(prompt)
+    placed = in_place(prompt, target.traits)
+    notes.begin(prompt if placed is None else structs.replace(prompt, moved=()))
     body = Body(prompt, target.traits, notes)
     _write_limits(body, target)
     _write_sampling(body)
@@ -76,7 +80,7 @@ def write_body(prompt: Prompt, target: Target, notes: Notes) -> bytes:
     _write_rest(body)
     if has_cache_marks(prompt):
         notes.drop("cache_control")
-    messages = write_messages(prompt, body.traits, notes)
+    messages = write_messages(prompt, body.traits, notes, placed or {})
     stream = {"stream": True, "stream_options": {"include_usage": True}} if target.stream else {}
     members = {"model": target.model, "messages": messages, **body.members, **stream}
     return msgspec.json.encode({name: value for name, value in members.items() if name not in target.omits})
@@ -91,8 +95,8 @@ def _write_limits(body: Body, target: Target) -> None:
         body.put("max_tokens", min(prompt.max_tokens, limit or prompt.max_tokens), name)
     stop = [text for text in prompt.stop if text]
     name = body.named("stop")
-    if len(stop) > _MAX_STOP:
-        raise refuse(name, f"{name} may have at most {_MAX_STOP} sequences with this model.")
+    if len(stop) > MAX_STOP:
+        raise refuse(name, f"{name} may have at most {MAX_STOP} sequences with this model.")
     if len(stop) < len(prompt.stop):  # an empty one would end no answer, but is refused
         body.notes.drop(name)
     if stop:
@@ -104,7 +108,8 @@ def _write_limits(body: Body, target: Target) -> None:
 def _write_sampling(body: Body) -> None:
     for member, value in body.prompt.sampling.items():
         if member in _SAMPLING:
-            body.put(member, value, body.named(member))
+            if member not in body.traits.lacks or float(bytes(value)) != _DEFAULTS.get(member):
+                body.put(member, value, body.named(member))
         else:
             body.notes.drop(body.named(member))
 
@@ -160,6 +165,9 @@ def _write_rest(body: Body) -> None:
     for name, value in prompt.others.items():
         if name in _OWN:
             body.put(name, value, name)
+        elif name in _NOT_TEXT:
+            if decode_values(value) != _TEXT_ALONE:
+                raise refuse(name, f"{name}: {_NOT_TEXT[name]}")
         else:
             body.notes.drop(name)
 

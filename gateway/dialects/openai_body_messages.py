@@ -6,16 +6,27 @@ it. So neighbours of one role become one message, and results go first, in the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from gateway.dialects.neutral import Document, Image, Message, Notes, Part, Prompt, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.neutral import (
+    PDF,
+    Document,
+    Image,
+    Message,
+    Notes,
+    Part,
+    Prompt,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from gateway.dialects.open_calls import OpenCalls
 from gateway.dialects.traits import Traits
 from gateway.dialects.validate import refuse
 
-_PDF = "application/pdf"
 _FAILED = "The tool failed."
 _FOLLOWS = "The result is in the next message."
 
@@ -26,39 +37,73 @@ class _Placed(NamedTuple):
     author: str | None
 
 
-def write_messages(prompt: Prompt, traits: Traits, notes: Notes) -> list[dict[str, Any]]:
+def in_place(prompt: Prompt, traits: Traits) -> dict[int, list[Text]] | None:
     """
-    The messages of *prompt*, instructions first, in one.
+    The instructions within the conversation by the number of turns before them.
+
+    Returns:
+        None where they cannot stand there: the model wants them in front, or one would part a call from its result.
+    """
+    if not traits.places_system or not prompt.moved:
+        return None
+    placed: dict[int, list[Text]] = {}
+    for aside, text in zip(prompt.moved, prompt.system[-len(prompt.moved) :], strict=True):
+        behind = prompt.messages[aside.turns :]
+        if behind and any(isinstance(part, ToolResult) for part in behind[0].parts):
+            return None
+        placed.setdefault(aside.turns, []).append(text)
+    return placed
+
+
+def write_messages(
+    prompt: Prompt, traits: Traits, notes: Notes, placed: Mapping[int, Sequence[Text]]
+) -> list[dict[str, Any]]:  # fmt: skip
+    """
+    The messages of *prompt*, instructions first, in one, but for those that are *placed*.
 
     Raises:
         GatewayError: 400 naming a place that cannot be said, or half a pair of call and result, or where nothing is
             left to say.
     """
-    messages: list[dict[str, Any]] = []
-    if prompt.system:
-        messages.append({"role": "system", "content": "\n\n".join(text.text for text in prompt.system)})
-    start = len(messages)
+    front = prompt.system[: len(prompt.system) - sum(map(len, placed.values()))]
+    messages: list[dict[str, Any]] = [_instruction(front)] if front else []
+    has_turns = False
     calls: dict[str, str] = {}
     waiting = OpenCalls()
-    for role, turns in groupby(_speaking(prompt, notes), lambda message: message.role):
-        placed = [
-            _Placed(part, turn.place_of(index), turn.name) for turn in turns for index, part in enumerate(turn.parts)
-        ]
-        _match(placed, waiting)
-        if role == "assistant":
-            messages.append(_assistant(placed, traits, notes))
-            calls = {item.part.id: item.part.name for item in placed if isinstance(item.part, ToolCall)}
-        else:
-            waiting.close()
-            messages += _user(placed, calls, traits, notes)
-            calls = {}
+    for told, stretch in _stretches(prompt, placed):
+        if told:
+            messages.append(_instruction(told))
+        for role, turns in groupby(_speaking(stretch, notes), lambda message: message.role):
+            has_turns = True
+            said = [_Placed(part, turn.place_of(at), turn.name) for turn in turns for at, part in enumerate(turn.parts)]
+            _match(said, waiting)
+            if role == "assistant":
+                messages.append(_assistant(said, traits, notes))
+                calls = {item.part.id: item.part.name for item in said if isinstance(item.part, ToolCall)}
+            else:
+                waiting.close()
+                messages += _user(said, calls, traits, notes)
+                calls = {}
     if prompt.messages and prompt.messages[-1].role == "user":  # which may have said nothing at all
         waiting.close()
-    if len(messages) == start:
+    if not has_turns:
         raise refuse("messages", "messages must have at least one message with content that this model can take.")
     if messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
         _begin_answer(messages[-1], prompt.messages[-1].place, traits, notes)
     return messages
+
+
+def _instruction(texts: Sequence[Text]) -> dict[str, Any]:
+    return {"role": "system", "content": "\n\n".join(text.text for text in texts)}
+
+
+def _stretches(
+    prompt: Prompt, placed: Mapping[int, Sequence[Text]]
+) -> Iterator[tuple[Sequence[Text], Sequence[Message]]]:
+    """Runs of turns, each with the instructions that are placed before it."""
+    cuts = sorted(placed)
+    for start, end in zip([0, *cuts], [*cuts, len(prompt.messages)], strict=True):
+        yield placed.get(start, ()), prompt.messages[start:end]
 
 
 def _match(placed: Sequence[_Placed], waiting: OpenCalls) -> None:
@@ -70,9 +115,9 @@ def _match(placed: Sequence[_Placed], waiting: OpenCalls) -> None:
             waiting.answer(part.call_id, place)
 
 
-def _speaking(prompt: Prompt, notes: Notes) -> Iterator[Message]:
-    """The turns that say or call anything; thoughts alone are no message."""
-    for turn in prompt.messages:
+def _speaking(turns: Sequence[Message], notes: Notes) -> Iterator[Message]:
+    """Those of *turns* that say or call anything; thoughts alone are no message."""
+    for turn in turns:
         if not all(isinstance(part, Thinking) for part in turn.parts):
             yield turn
             continue
@@ -176,14 +221,14 @@ def _part(part: Part, place: str) -> dict[str, Any]:
     if isinstance(part, Document) and _is_file(part):
         if part.data is None:
             raise refuse(place, f"{place}: Documents by URL cannot be used with this model; send the document itself.")
-        data = f"data:{_PDF};base64,{part.data}"
+        data = f"data:{PDF};base64,{part.data}"
         return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": data}}
     return {"type": "text", "text": _as_text(part)}
 
 
 def _is_file(part: Part) -> bool:
     """Whether *part* is no text."""
-    return isinstance(part, Image) or (isinstance(part, Document) and (part.data is None or part.media_type == _PDF))
+    return isinstance(part, Image) or (isinstance(part, Document) and (part.data is None or part.media_type == PDF))
 
 
 def _as_text(part: Part) -> str:

@@ -29,12 +29,15 @@ def write_reasoning(prompt: Prompt, traits: Traits, put: Put, notes: Notes) -> N
         return
     if asked is None:
         return
-    effort = None if asked.mode == "off" and traits.switch else nearest_effort(wanted_effort(asked), traits.efforts)
+    switched = traits.switch or traits.toggle is not None
+    effort = None if asked.mode == "off" and switched else nearest_effort(wanted_effort(asked), traits.efforts)
     if traits.switch:
         put("thinking", {"type": "disabled" if asked.mode == "off" else "enabled"}, name)
+    if traits.toggle is not None:
+        put(traits.toggle, asked.mode != "off", name)
     if effort is not None:
         put("reasoning_effort", effort, name)
-    if effort is None and not traits.switch:
+    if effort is None and not switched:
         notes.drop(name)
     elif effort != asked.effort or asked.mode == "budget":
         notes.translate(name)

@@ -157,11 +157,11 @@ class CallReader:
         return text
 
     def _id_for(self, call: _Call, slot: int, answer_id: str) -> str:
-        """The provider's id; one of ours where it has none, or gives the same to two calls."""
+        """The provider's id; one of ours where it has none, or gives the same to two calls; "" where nothing tells."""
         told = call.id
         if told is None or told in self._ids:
-            parts = ("call", _NO_ID_CHAR.sub("", answer_id)[-_MAX_ID_CHARS:], str(slot))
-            told = "_".join(part for part in parts if part)
+            answer = _NO_ID_CHAR.sub("", answer_id)[-_MAX_ID_CHARS:]
+            told = f"call_{answer}_{slot}" if answer else ""
         self._ids.add(told)
         return told
 

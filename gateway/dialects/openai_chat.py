@@ -15,7 +15,7 @@ from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.base import ClientDialect, Journey, fixed_path
 from gateway.dialects.failures import NOTHING, in_band_failure, malformed, read_failure
-from gateway.dialects.openai_body import write_body
+from gateway.dialects.openai_body import MAX_STOP, write_body
 from gateway.dialects.openai_chunk import FAILED_REASONS
 from gateway.dialects.openai_chunks import OpenAIWriter
 from gateway.dialects.openai_events import OpenAIReader
@@ -29,7 +29,6 @@ from gateway.dialects.validate import check_metadata, read_facts, read_members, 
 from gateway.wire.body import fits, replace_members
 from gateway.wire.values import decode_members
 
-_MAX_STOP = 4  # documented
 _Tokens = Annotated[int, Meta(ge=1, le=10_000_000)]
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
@@ -68,8 +67,8 @@ def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[st
     """*body* as a `Call`. Raises GatewayError (400) naming the field at fault."""
     fields = read_members(body)
     facts = read_facts(_facts, body)
-    if isinstance(facts.stop, list) and len(facts.stop) > _MAX_STOP:
-        raise refuse("stop", f"stop may have at most {_MAX_STOP} sequences.")
+    if isinstance(facts.stop, list) and len(facts.stop) > MAX_STOP:
+        raise refuse("stop", f"stop may have at most {MAX_STOP} sequences.")
     check_metadata(facts.metadata)
     return Call(
         dialect="openai_chat",

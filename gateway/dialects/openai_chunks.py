@@ -60,6 +60,7 @@ class OpenAIWriter:
             arguments = b'%d,"function":{"arguments":' % event.slot + _literal(event.text)
             return self._argued + arguments + _ARGUMENTS_END if event.text else b""
         if isinstance(event, Thought) and event.signature is None and event.redacted is None:
+            self._deltas.thought_chars += len(event.text)
             return self._thought + _literal(event.text) + _TEXT_END if event.text else b""
         if isinstance(event, Counted):
             return self._head + b',"choices":[],"usage":' + _json(self._deltas.usage(event)) + b"}\n\n"

@@ -39,18 +39,20 @@ class Deltas:
     """Turns the events of one answer into deltas, in order.
 
     Thinking is `reasoning_content`, as DeepSeek has it. Signatures and ciphertexts are `reasoning_details`, and
-    pictures `images`, as OpenRouter documents them: a client that sends a message back whole returns them too. Their
-    entries and those of `annotations` have an `index` besides, by which OpenAI's own library puts pieces together; it
-    fails without one.
+    pictures `images`, as OpenRouter documents them: a client that sends a message back whole returns them too. What was
+    signed is told by its length, so that several thoughts can be told apart again. The entries and those of
+    `annotations` have an `index` besides, by which OpenAI's own library puts pieces together; it fails without one.
 
     Attributes:
         chars: Length of the text so far.
+        thought_chars: Length of the reasoning since the last signature.
         note: Something that was left out, for the log.
     """
 
     def __init__(self) -> None:
         self.note: str | None = None
         self.chars = 0
+        self.thought_chars = 0
         self._details = 0
         self._annotations = 0
         self._images = 0
@@ -91,8 +93,12 @@ class Deltas:
     def _thought(self, event: Thought) -> dict[str, Any] | None:
         out: dict[str, Any] = {"reasoning_content": event.text} if event.text else {}
         details: list[dict[str, Any]] = []
+        self.thought_chars += len(event.text)
         if event.signature is not None:
-            details.append({"type": "reasoning.text", "text": "", "signature": event.signature})
+            signed, self.thought_chars = self.thought_chars, 0
+            details.append(
+                {"type": "reasoning.text", "text": "", "signature": event.signature, "text_length": signed}
+            )
         if event.redacted is not None:
             details.append({"type": "reasoning.encrypted", "data": event.redacted})
         for detail in details:

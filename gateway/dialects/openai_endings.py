@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gateway.core.usage import count
 from gateway.dialects.neutral import Counted, Finished, Reason
 from gateway.dialects.openai_usage import UsageReader
 
@@ -36,12 +35,10 @@ def cuts_off(said: str) -> bool:
 def counted(reader: UsageReader) -> Counted:
     """The usage as far as *reader* has been told."""
     usage = reader.usage
-    details = reader.raw.get("prompt_tokens_details")
-    written = details.get("cache_write_tokens") if isinstance(details, dict) else None  # OpenRouter's name for it
     return Counted(
         prompt_tokens=usage.prompt_tokens if reader.has_prompt else None,
         completion_tokens=usage.completion_tokens if reader.has_completion else None,
         cached_tokens=usage.cached_tokens or None,
-        cache_write_tokens=count(written) or None,
+        cache_write_tokens=usage.cache_write_tokens or None,
         reasoning_tokens=usage.reasoning_tokens or None,
     )

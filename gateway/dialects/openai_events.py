@@ -26,7 +26,7 @@ from gateway.dialects.openai_chunk import (
 )
 from gateway.dialects.openai_endings import counted, cuts_off, finished
 from gateway.dialects.openai_usage import UsageReader
-from gateway.dialects.openai_words import has_unknown, plain_words, words
+from gateway.dialects.openai_words import APART, has_unknown, plain_words, words
 from gateway.dialects.reading import AnswerState
 from gateway.dialects.template import RELEARN_AFTER, Template, learn
 from gateway.dialects.tool_arguments import is_object
@@ -34,7 +34,6 @@ from gateway.wire.sse import Event
 from gateway.wire.values import decode_values
 
 _OPEN_BRACE = ord("{")
-_DETAILS = b'"reasoning_details"'
 # The members of which one alone can differ between two chunks with the same kind of words.
 _LIKENESS = {Said: (b'"content":',), Thought: (b'"reasoning_content":', b'"reasoning":'), Argued: (b'"arguments":',)}
 
@@ -117,8 +116,8 @@ class OpenAIReader(AnswerState):
             self._usage.take(usage)
             news = self._count()
         choices = chunk.choices
-        if not choices:  # the usage, or filter results with no choice
-            self.ended = self.complete and self._usage.whole
+        if not choices:  # the usage, or filter results with no choice, behind which the usage may come
+            self.ended |= self.complete and self._usage.whole and usage is not None
             return news
         if self._id is None:
             self.progress += 1
@@ -148,7 +147,7 @@ class OpenAIReader(AnswerState):
             and delta is not None
             and not delta.tool_calls
             and delta.function_call is None
-            and _DETAILS not in payload
+            and not any(member in payload for member in APART)
         ):
             plain = plain_words(delta)
             if plain:
@@ -197,7 +196,7 @@ class OpenAIReader(AnswerState):
         choices = chunk.choices or ()
         if self._misfits < RELEARN_AFTER or len(said) != 1 or len(choices) != 1 or choices[0].finish_reason:
             return
-        if usage_of(chunk) is not None or _DETAILS in payload:
+        if usage_of(chunk) is not None or APART[0] in payload:
             return
         word, index = said[0], self._calls.going_on
         if isinstance(word, Argued) and index is not None:

@@ -5,11 +5,12 @@ several routers write and agents send back:
 
     "reasoning_content": "all the text",
     "reasoning_details": [
-        {"type": "reasoning.text", "text": "...", "signature": "...", "index": 0},
+        {"type": "reasoning.text", "text": "...", "signature": "...", "text_length": 3, "index": 0},
         {"type": "reasoning.encrypted", "data": "...", "index": 1}
     ]
 
-An entry with a signature has the text that was signed; or "", and then that is all of `reasoning_content`. A stream may
+An entry with a signature has the text that was signed; or "", and then that is all of `reasoning_content`, or as many
+characters of it as the `text_length` that we write says, one entry after the other. A stream may
 send the text of an entry in pieces of one `index`, the signature with the last; a client that collects them without
 joining them is read as well. An entry may say its `format`: one that names another family's is as good as unsigned.
 Text without details comes in unsigned, from `reasoning_content` or `reasoning`.
@@ -54,7 +55,7 @@ def read_prompt(call: Call) -> Prompt:
     """
     fields = {name: raw for name, raw in call.fields.items() if not is_null(raw)}
     notes, names = Notes(), dict[str, str]()
-    system, messages = read_turns(decode_values(fields["messages"]), notes)
+    turns = read_turns(decode_values(fields["messages"]), notes)
     tools = read_tools(fields, names, notes)
     tool_choice, tools = read_tool_choice(fields, tools, names, notes)
     members: dict[str, Any] = {
@@ -69,14 +70,13 @@ def read_prompt(call: Call) -> Prompt:
     }
     others = _others(fields, names)
     return Prompt(
-        messages=messages,
-        system=system,
         tools=tools,
         tool_choice=tool_choice,
         others=others,
         names={**names, **{name: name for name in others}},
         translated=tuple(notes.translated),
         dropped=tuple(notes.dropped),
+        **turns,
         **members,
     )
 

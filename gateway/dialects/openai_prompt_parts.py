@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from gateway.dialects.neutral import Document, Image, Notes, Part, Text, ToolCall, ToolResult
+from gateway.dialects.neutral import PDF, Document, Image, Notes, Part, Text, ToolCall, ToolResult
 from gateway.dialects.openai_prompt_raw import note_others
 from gateway.dialects.pictures import is_public, split_data_url
 from gateway.dialects.validate import name_of, refuse, text_of
@@ -21,7 +21,6 @@ SHOWN = frozenset({"text", "image_url", "file"})
 
 _SPELLINGS = {"image/jpg": "image/jpeg"}  # not registered, yet widely written
 _TEXTUAL = ("text/", "application/json")
-_PDF = "application/pdf"
 
 
 class Placed(NamedTuple):
@@ -127,8 +126,8 @@ def _file(part: dict[str, Any], place: str, notes: Notes) -> Part:
     media_type, data = _data_url(url, f"{inside}.file_data")
     if media_type.startswith("image/"):
         return Image(media_type=media_type, data=data, cache=cache)
-    if media_type == _PDF:
-        return Document(media_type=_PDF, data=data, name=name, cache=cache)
+    if media_type == PDF:
+        return Document(media_type=PDF, data=data, name=name, cache=cache)
     if not media_type.startswith(_TEXTUAL):
         raise refuse(f"{inside}.file_data", f"{inside}.file_data may be a PDF, a text or an image.")
     return Document(media_type="text/plain", data=_decoded(data, f"{inside}.file_data"), name=name, cache=cache)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.dialects.neutral import Notes, Thinking
 from gateway.dialects.openai_prompt_parts import Placed
+from gateway.dialects.openai_words import is_ours
 from gateway.dialects.validate import text_of
 
 _PLAIN = ("reasoning_content", "reasoning")
-_OUR_FAMILY = "claude"  # part of the `format` that routers give to the only signatures we can hand back
 
 
 def read_thoughts(message: dict[str, Any], place: str, notes: Notes) -> list[Placed]:
     """What the assistant thought before the turn *message*. Raises GatewayError for a wrong type."""
-    details, found = message.get("reasoning_details"), []
+    details, found, lengths = message.get("reasoning_details"), [], dict[int, int]()
     if isinstance(details, list):
-        found = _Details(f"{place}.reasoning_details", notes).read(details)
+        reader = _Details(f"{place}.reasoning_details", notes)
+        found, lengths = reader.read(details), reader.lengths
     elif details is not None:
         notes.drop(f"{place}.reasoning_details")
     plain = _plain(message, place)
     if plain is None or any(isinstance(part, Thinking) and part.text for _, part in found):
         return found
-    return _with_text(found, plain)
+    return _with_text(found, plain, lengths)
 
 
 def _plain(message: dict[str, Any], place: str) -> Placed | None:
@@ -33,26 +35,48 @@ def _plain(message: dict[str, Any], place: str) -> Placed | None:
     return None
 
 
-def _with_text(found: list[Placed], plain: Placed) -> list[Placed]:
+def _with_text(found: list[Placed], plain: Placed, lengths: Mapping[int, int]) -> list[Placed]:
     """
     Entries without text of their own, and all the text.
 
-    It belongs to the only signature; of several, none would be that of it all.
+    Each signature gets the part of the text that its length tells. Where the lengths are not those of the text, it
+    belongs to the only signature; of several, none would be that of it all.
     """
-    signed = [part.signature for _, part in found if isinstance(part, Thinking) and part.signature is not None]
-    rest = [placed for placed in found if not isinstance(placed.part, Thinking) or placed.part.signature is None]
+    signed = [at for at, (_, part) in enumerate(found) if isinstance(part, Thinking) and part.signature is not None]
     text = plain.part
-    if len(signed) == 1 and isinstance(text, Thinking):
-        text = Thinking(text.text, signed[0])
+    assert isinstance(text, Thinking)
+    if len(lengths) == len(signed) and sum(lengths.values()) == len(text.text):
+        return _cut(found, text.text, lengths)
+    rest = [placed for at, placed in enumerate(found) if at not in signed]
+    if len(signed) == 1:
+        only = found[signed[0]].part
+        assert isinstance(only, Thinking)
+        text = Thinking(text.text, only.signature)
     return [Placed(plain.place, text), *rest]
 
 
+def _cut(found: list[Placed], text: str, lengths: Mapping[int, int]) -> list[Placed]:
+    out, start = list(found), 0
+    for at, length in lengths.items():
+        place, part = found[at]
+        assert isinstance(part, Thinking)
+        out[at] = Placed(place, Thinking(text[start : start + length], part.signature))
+        start += length
+    return out
+
+
 class _Details:
-    """Entries of `reasoning_details`, of which those that belong together are joined."""
+    """
+    Entries of `reasoning_details`, of which those that belong together are joined.
+
+    Attributes:
+        lengths: Of signed entries without text, by their position: how many characters were signed.
+    """
 
     def __init__(self, place: str, notes: Notes) -> None:
         self._place = place
         self._notes = notes
+        self.lengths: dict[int, int] = {}
         self._found: list[Placed] = []
         self._pieces: list[str] = []
         self._started_at = place
@@ -65,7 +89,7 @@ class _Details:
                 self._notes.drop(place)
             elif entry.get("type") == "reasoning.text":
                 self._take_text(entry, place)
-            elif entry.get("type") == "reasoning.encrypted" and _is_ours(entry):
+            elif entry.get("type") == "reasoning.encrypted" and is_ours(entry):
                 self._close()
                 data = text_of(entry.get("data"), f"{place}.data")
                 self._found.append(Placed(place, Thinking(redacted=data)))
@@ -83,7 +107,10 @@ class _Details:
         self._pieces.append(text_of(entry.get("text") or "", f"{place}.text"))
         signature = text_of(entry.get("signature") or "", f"{place}.signature")
         if signature:
-            self._close(signature if _is_ours(entry) else None)
+            length = entry.get("text_length")
+            if is_ours(entry) and not "".join(self._pieces) and type(length) is int and length >= 0:
+                self.lengths[len(self._found)] = length
+            self._close(signature if is_ours(entry) else None)
 
     def _close(self, signature: str | None = None) -> None:
         """The entry is whole."""
@@ -91,8 +118,3 @@ class _Details:
         if text or signature:
             self._found.append(Placed(self._started_at, Thinking(text, signature)))
         self._pieces.clear()
-
-
-def _is_ours(entry: dict[str, Any]) -> bool:
-    family = entry.get("format")
-    return family is None or (isinstance(family, str) and _OUR_FAMILY in family)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from gateway.dialects.neutral import Document, Image, Message, Notes, Text, ToolCall, ToolResult
+from gateway.dialects.neutral import Aside, Document, Image, Message, Notes, Text, ToolCall, ToolResult
 from gateway.dialects.openai_prompt_arguments import ArgumentReader
 from gateway.dialects.openai_prompt_parts import (
     DRAWN,
@@ -29,9 +29,9 @@ _SAID = frozenset(
 _GAVE = frozenset({*_ASKED, "tool_call_id"})  # the name repeats the call's
 
 
-def read_turns(messages: list[dict[str, Any]], notes: Notes) -> tuple[tuple[Text, ...], tuple[Message, ...]]:
+def read_turns(messages: list[dict[str, Any]], notes: Notes) -> dict[str, Any]:
     """
-    The instructions among *messages*, in order, and the turns.
+    The turns among *messages* and the instructions, as members of a `Prompt`.
 
     Raises:
         GatewayError: An unknown role, or content that is not as documented.
@@ -39,7 +39,7 @@ def read_turns(messages: list[dict[str, Any]], notes: Notes) -> tuple[tuple[Text
     turns = _Turns(notes)
     for at, message in enumerate(messages):
         turns.read(message, f"messages[{at}]")
-    return tuple(turns.system), tuple(turns.messages)
+    return {"messages": tuple(turns.messages), "system": tuple(turns.system), "moved": tuple(turns.moved)}
 
 
 class _Turns:
@@ -47,6 +47,7 @@ class _Turns:
 
     def __init__(self, notes: Notes) -> None:
         self.system: list[Text] = []
+        self.moved: list[Aside] = []
         self.messages: list[Message] = []
         self._notes = notes
         self._arguments = ArgumentReader()
@@ -59,17 +60,17 @@ class _Turns:
         read(self, message, place)
 
     def instruct(self, message: dict[str, Any], place: str) -> None:
-        """An instruction; one behind the first turn says so, since it moves to the front."""
+        """An instruction, and where it stands if that is behind the first turn."""
         note_others(message, _TOLD, place, self._notes)
         parts = read_content(message.get("content"), f"{place}.content", TEXTS, self._notes)
         mark_last(parts, read_cache(message, place, self._notes), place, self._notes)
         for where, part in parts:
             if isinstance(part, Text) and part.text.strip():
                 self.system.append(part)
+                if self.messages:
+                    self.moved.append(Aside(len(self.messages), place))
             else:
                 self._notes.drop(where)
-        if parts and self.messages:
-            self._notes.translate(place)
 
     def ask(self, message: dict[str, Any], place: str) -> None:
         """A user's turn."""

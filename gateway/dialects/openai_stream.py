@@ -137,7 +137,7 @@ class OpenAIChatLane(PassthroughLane):
                 self.note = "usage_odd"
             self._deltas_counted = self._tally.deltas
         if not chunk.choices:  # the usage chunk, or filter results with no choice: simple clients index choices[0]
-            self.ended = self.complete and self._reader.whole
+            self.ended |= self.complete and self._reader.whole and usage is not None
             return b""
         if any(_has_failed(choice) for choice in chunk.choices):
             self._break(in_band_failure(payload))

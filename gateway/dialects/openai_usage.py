@@ -49,6 +49,7 @@ class UsageReader:
         cached = self._count(details, "cached_tokens")
         for name in _CACHED:
             cached = self._count(said, name) if cached is None else cached
+        written = self._count(details, "cache_write_tokens")  # OpenRouter's name for it, as for what is cached
         reasoning = self._count(said.get("completion_tokens_details"), "reasoning_tokens")
         completion = _with_reasoning(prompt, completion, reasoning, count(said.get("total_tokens")))
         self.has_prompt |= prompt is not None
@@ -58,6 +59,7 @@ class UsageReader:
             prompt_tokens=prompt,
             completion_tokens=completion,
             cached_tokens=cached,
+            cache_write_tokens=written,
             reasoning_tokens=reasoning,
         )
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.dialects.neutral import AnswerEvent, Refused, Said, Thought
+from gateway.dialects.neutral import AnswerEvent, Cited, Refused, Said, Thought
 from gateway.dialects.openai_chunk import Delta
 
 # Some vendors send reasoning twice: as text, and in pieces with signatures or ciphertext, as the next call needs them.
 _DETAILS = "reasoning_details"
-_KNOWN = frozenset(Delta.__struct_fields__) | {_DETAILS}
+_ANNOTATIONS = "annotations"
+APART = (f'"{_DETAILS}"'.encode(), f'"{_ANNOTATIONS}"'.encode())  # members that `plain_words` does not look at
+_KNOWN = frozenset(Delta.__struct_fields__) | {_DETAILS, _ANNOTATIONS}
+_OUR_FAMILY = "claude"  # part of the `format` that routers give to the only signatures that can be handed on
 _PART_TEXTS: dict[str, type[Said] | type[Refused]] = {"text": Said, "refusal": Refused}
 
 
 def plain_words(delta: Delta) -> list[AnswerEvent]:
-    """The words of a *delta* whose members are all of the expected types and that has no reasoning details."""
+    """The words of a *delta* whose members are all of the expected types and that has nothing of `APART`."""
     out: list[AnswerEvent] = []
     if reasoning := delta.reasoning_content or delta.reasoning:
         out.append(Thought(reasoning))
@@ -36,12 +39,30 @@ def words(said: dict[str, Any]) -> list[AnswerEvent]:
         out.append(Said(text))
     if refusal := _text(said, "refusal"):
         out.append(Refused(refusal))
-    return out
+    return out + [cited for entry in _annotations(said) if (cited := _cited(entry)) is not None]
+
+
+def _annotations(said: dict[str, Any]) -> list[Any]:
+    given = said.get(_ANNOTATIONS)
+    return given if isinstance(given, list) else []
+
+
+def _cited(entry: Any) -> Cited | None:
+    """A source on the web, in the form that Anthropic has for those that its own search finds; None for others."""
+    source = entry.get("url_citation") if isinstance(entry, dict) else None
+    if not isinstance(source, dict) or not (url := _text(source, "url")):
+        return None
+    start, end = source.get("start_index"), source.get("end_index")
+    chars = max(0, end - start) if type(start) is int and type(end) is int else 0
+    said = {"url": url, "title": _text(source, "title"), "cited_text": _text(source, "content")}
+    return Cited({"type": "web_search_result_location", **said, "encrypted_index": ""}, chars)
 
 
 def has_unknown(said: dict[str, Any]) -> bool:
-    """Whether *said* has something that we have no event for: audio, images, annotations."""
+    """Whether *said* has something that we have no event for: audio, images, places in files."""
     if any(value for name, value in said.items() if name not in _KNOWN):
+        return True
+    if any(_cited(entry) is None for entry in _annotations(said)):
         return True
     content = said.get("content")
     return isinstance(content, list) and any(_part(part) is None for part in content)
@@ -58,10 +79,18 @@ def _thoughts(said: dict[str, Any]) -> list[AnswerEvent]:
     return out
 
 
+def is_ours(entry: dict[str, Any]) -> bool:
+    """Whether *entry* of reasoning details can be signed for the model that gets it: another family's never is."""
+    family = entry.get("format")
+    return family is None or (isinstance(family, str) and _OUR_FAMILY in family)
+
+
 def _detail(item: dict[str, Any]) -> Thought:
+    ours = is_ours(item)
     if data := _text(item, "data"):
-        return Thought(redacted=data)
-    return Thought(_text(item, "text") or _text(item, "summary"), signature=_text(item, "signature") or None)
+        return Thought(redacted=data) if ours else Thought()
+    signature = _text(item, "signature") if ours else ""
+    return Thought(_text(item, "text") or _text(item, "summary"), signature=signature or None)
 
 
 def _part(part: object) -> list[AnswerEvent] | None:

@@ -8,6 +8,7 @@ from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.dialects.base import Completion, Dialect, Journey, Lane
 from gateway.dialects.neutral import Notes, Target
 from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
+from gateway.dialects.tool_names import fit_names
 from gateway.dialects.translation import TranslationLane, translated_completion
 
 
@@ -24,11 +25,12 @@ def translated_body(call: Call, provider: Dialect, target: Target) -> tuple[byte
         GatewayError: The dialect cannot say it, or not all of it and the client insists on that.
     """
     notes = Notes()
-    body = provider.write_body(CLIENT_DIALECTS[call.dialect].read_prompt(call), target, notes)
+    prompt = fit_names(CLIENT_DIALECTS[call.dialect].read_prompt(call), provider.tool_names, notes)
+    body = provider.write_body(prompt, target, notes)
     if notes.dropped and call.options.strict_params:
         places = ", ".join(notes.dropped)
         raise GatewayError(INVALID_REQUEST, f"This model's provider cannot take: {places}.", param=notes.dropped[0])
-    return body, Params(tuple(notes.translated), tuple(notes.dropped))
+    return body, Params(tuple(notes.translated), tuple(notes.dropped), notes.tools)
 
 
 def open_lane(journey: Journey) -> Lane:

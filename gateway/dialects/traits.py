@@ -25,7 +25,9 @@ class Traits(Struct, frozen=True):
         efforts: What `reasoning_effort`, or Gemini's `thinkingLevel`, may be, from the least on; empty where neither
             must be sent.
         switch: It has DeepSeek's `thinking` object, which turns thinking on and off.
+        toggle: Its member that turns thinking on and off, by true and false.
         effort_with_tools: The one effort that goes with tools, and has to be given then.
+        places_system: It takes instructions where they stand in the conversation; others want them in front.
         remembers: It takes `reasoning_content` in history, and wants it in turns that call tools. Others refuse it.
         continues: It continues an assistant's last turn, where OpenAI's dialect is spoken if that has `prefix`; others
             begin a new one behind it.
@@ -47,7 +49,9 @@ class Traits(Struct, frozen=True):
     lacks: frozenset[str] = frozenset()
     efforts: tuple[str, ...] = ()
     switch: bool = False
+    toggle: str | None = None
     effort_with_tools: str | None = None
+    places_system: bool = False
     remembers: bool = False
     continues: bool = False
     echoes: bool = False

@@ -18,6 +18,7 @@ from gateway.core.usage import Basis, Usage, merge
 from gateway.dialects.base import ClientDialect, Completion, Dialect, Journey, Lane, LaneRules
 from gateway.dialects.lane import EventLane
 from gateway.dialects.neutral import AnswerEvent, Counted, Finished, Running
+from gateway.dialects.retold import Retold
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
 from gateway.wire.sse import Event
 
@@ -30,6 +31,7 @@ class TranslationLane(EventLane):
         self._reader = provider.open_reader()
         self._writer = client.open_writer(journey)
         self._lane: Lane = client.open_lane(structs.replace(journey, rules=_unbounded(journey.rules)))
+        self._retold = Retold(journey.request_id, journey.tools)
         self._counts = _Counts()
         self._failure: Failure | None = None
         self._note: str | None = None
@@ -70,7 +72,7 @@ class TranslationLane(EventLane):
 
     @property
     def note(self) -> str | None:
-        return self._note or self._reader.note or self._writer.note or self._lane.note
+        return self._note or self._reader.note or self._retold.note or self._writer.note or self._lane.note
 
     @note.setter
     def note(self, note: str | None) -> None:
@@ -123,8 +125,9 @@ class TranslationLane(EventLane):
             if kind is Counted or kind is Finished:
                 self._counts.take(event)
                 self._note = self._note or _odd_ending(event)
-            frames = self._writer.write(event)
-            if frames:
+            if kind in self._retold.touches:
+                out += [frames for told in self._retold.tell(event) if (frames := self._writer.write(told))]
+            elif frames := self._writer.write(event):
                 out.append(frames)
 
     def _conclude(self) -> None:
@@ -144,13 +147,18 @@ class TranslationLane(EventLane):
 def translated_completion(body: bytes, journey: Journey, provider: Dialect, client: ClientDialect) -> Completion:
     """A whole JSON answer of *provider*, for *client*. Raises UpstreamFailed when it is none."""
     reader, writer = provider.open_reader(), client.open_writer(journey)
-    events = reader.whole(body)
+    retold = Retold(journey.request_id, journey.tools)
+    events = [
+        told
+        for event in reader.whole(body)
+        for told in (retold.tell(event) if type(event) in retold.touches else (event,))
+    ]
     completion = client.read_completion(writer.whole(events), journey)
     counts, note = _Counts(), None
     for event in events:
         counts.take(event)
         note = note or _odd_ending(event)
-    completion.note = note or reader.note or writer.note or completion.note
+    completion.note = note or reader.note or retold.note or writer.note or completion.note
     completion.usage = counts.complete(completion.usage)
     return completion
 

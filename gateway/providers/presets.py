@@ -130,7 +130,7 @@ _ROWS = (
         "openai_chat",
         bearer,
         "https://api.mistral.ai/v1",
-        region="EU",
+        region="EU",  # its terms: hosted there by default
         key_variable="MISTRAL_API_KEY",
         # A member that its reference does not have gives 422, and the usage is on the finish chunk anyway.
         omits=frozenset({"stream_options"}),
@@ -159,9 +159,11 @@ _ROWS = (
         "openai_chat",
         bearer,
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-        region="SG",
+        # Its guide to regions: this domain keeps data in Singapore and computes anywhere but in mainland China.
+        region="INTL",
         key_variable="DASHSCOPE_API_KEY",
-        note="Model Studio in Singapore, at the domain that all workspaces share; one's own is "
+        note="Model Studio's international mode: data rest in Singapore, inference runs anywhere outside of mainland "
+        "China. The domain is the one that all workspaces share; one's own is "
         "`https://WORKSPACE.ap-southeast-1.maas.aliyuncs.com/compatible-mode/v1`",
     ),
     Preset("together", "openai_chat", bearer, "https://api.together.ai/v1", key_variable="TOGETHER_API_KEY"),

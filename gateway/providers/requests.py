@@ -28,7 +28,7 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         body, params = CLIENT_DIALECTS[call.dialect].upstream_body(call, route), ALL_PARAMS
     else:
         target = Target(
-            route.model, call.stream, model.max_output_tokens, traits_of(route.model), omits=provider.omits
+            route.model, call.stream, model.max_output_tokens, traits_of(*_names(call, route)), omits=provider.omits
         )
         call = readable(call)
         body, params = translated_body(call, dialect, target)
@@ -46,6 +46,14 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         params=params,
         signer=provider.signer,
     )
+
+
+def _names(call: Call, route: Route) -> tuple[str, ...]:
+    """What tells of the model: the provider's name for it, and the catalogue's where the former may be a deployment's.
+
+    Elsewhere the slug says nothing: the same weights at another host may have other rules.
+    """
+    return (route.model,) if route.provider.path is None else (route.model, call.slug)
 
 
 def can_count(call: Call, route: Route) -> bool:

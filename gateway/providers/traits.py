@@ -18,7 +18,9 @@ _OPENAI = Traits(
     names={"max_tokens": "max_completion_tokens"},
     lacks=frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "logit_bias"}),
     efforts=("low", "medium", "high"),
+    places_system=True,
 )
+_OPENAI_CHAT = Traits(places_system=True)
 _O_SERIES = structs.replace(_OPENAI, lacks=_OPENAI.lacks | {"parallel_tool_calls"})
 _GPT_5 = structs.replace(_OPENAI, efforts=("minimal", "low", "medium", "high"))
 _GPT_5_1 = structs.replace(_OPENAI, efforts=("none", "low", "medium", "high"))
@@ -41,11 +43,19 @@ _MISTRAL = Traits(
     call_id_chars=9,
 )
 
+# xAI's guide to reasoning: its models refuse the penalties and stop sequences; only one is told how much to think.
+_GROK = Traits(lacks=frozenset({"frequency_penalty", "presence_penalty", "stop", "reasoning_effort"}))
+_GROK_MINI = Traits(lacks=_GROK.lacks - {"reasoning_effort"}, efforts=("low", "high"))
+# Model Studio's reference: thinking is switched by a member of its own.
+_QWEN = Traits(toggle="enable_thinking")
+
 # Its vendor's members are taken beside those of the hosts that have a dialect of their own: Bedrock's
 # `additionalModelRequestFields`.
 _CLAUDE = Traits(own="anthropic_messages")
 # Anthropic's guide to adaptive thinking: recommended from 4.6 on, and from 4.7 on there is nothing else.
 _ADAPTIVE = structs.replace(_CLAUDE, thinking="adaptive")
+# And its guide to system messages within a conversation: from 4.8 on, right behind a turn of the user.
+_CLAUDE_5 = structs.replace(_ADAPTIVE, places_system=True)
 
 # Google's guides to thinking, to thought signatures, to function calling and to what is new in each version. Budgets up
 # to Gemini 2.5, levels from 3 on. From 3 on calls have to come back signed, and results may have files inside; from 3.6
@@ -69,7 +79,8 @@ _PREFILLED_NAMES = (
 
 # By the beginning of the name; the first that fits.
 _ROWS: tuple[tuple[str, Traits], ...] = (
-    ("gpt-5-chat", Traits(names=_OPENAI.names)),
+    ("gpt-5-chat", Traits(names=_OPENAI.names, places_system=True)),
+    *((name, _OPENAI_CHAT) for name in ("gpt-4", "gpt-3.5", "chatgpt-")),
     ("gpt-5-pro", structs.replace(_OPENAI, efforts=("high",))),
     ("gpt-5.1", _GPT_5_1),
     ("gpt-5.", _GPT_5_X),
@@ -80,6 +91,10 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     ("o1", _O_SERIES),
     ("o3", _O_SERIES),
     ("o4", _O_SERIES),
+    ("grok-3-mini", _GROK_MINI),
+    ("grok-4", _GROK),
+    ("grok-code", _GROK),
+    *((name, _QWEN) for name in ("qwen3-max", "qwen3.", "qwen-plus", "qwen-flash", "qwen-turbo")),
     ("gpt-oss", Traits(efforts=_OPENAI.efforts)),
     ("openai/gpt-oss", Traits(efforts=_OPENAI.efforts)),
     ("openai.gpt-oss", Traits(efforts=_OPENAI.efforts)),
@@ -105,8 +120,8 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     ("gemini-4-hydrogen", _GEMINI_4_HYDROGEN),
     # Newer ones, and the names that move on (`gemini-flash-latest`), get what all of the newest take.
     ("gemini-", _GEMINI_4),
-    *((f"claude-{name}", _ADAPTIVE) for name in ("opus-4-6", "sonnet-4-6", "opus-4-7", "opus-4-8")),
-    *((f"claude-{name}", _ADAPTIVE) for name in ("opus-5", "sonnet-5", "haiku-5", "fable-5", "mythos-")),
+    *((f"claude-{name}", _ADAPTIVE) for name in ("opus-4-6", "sonnet-4-6", "opus-4-7")),
+    *((f"claude-{name}", _CLAUDE_5) for name in ("opus-4-8", "opus-5", "sonnet-5", "haiku-5", "fable-5", "mythos-")),
     *((f"claude-{name}", _PREFILLED) for name in _PREFILLED_NAMES),
     ("claude-", _CLAUDE),
     *((name, _MISTRAL) for name in ("open-mistral-", "open-mixtral-", "labs-", "voxtral-")),
@@ -123,7 +138,7 @@ def takes_prefill(route: Route) -> bool:
     return {"openai_chat": traits.continues, "anthropic_messages": traits.prefills}.get(route.provider.dialect, False)
 
 
-def traits_of(model: str) -> Traits:
-    """The traits of *model*, by its provider's name for it."""
-    model = model.rpartition(_HOSTED)[2]
-    return next((traits for start, traits in _ROWS if model.startswith(start)), PLAIN)
+def traits_of(*names: str) -> Traits:
+    """The traits of a model, by the first of its *names* that says anything; the first is its provider's own."""
+    bare = [name.rpartition(_HOSTED)[2] for name in names]
+    return next((traits for name in bare for start, traits in _ROWS if name.startswith(start)), PLAIN)

@@ -76,7 +76,7 @@ def _asked(case: Path, request: Path, client: ClientDialect) -> dict[str, bytes]
     asked = build_request(call, route, exchange.model)
     exchange.params = asked.params
     family = family_of(route.model, call.slug)
-    journey = Journey(call, route, REQUEST_ID, CREATED_EPOCH_S, LaneRules(), family)
+    journey = Journey(call, route, REQUEST_ID, CREATED_EPOCH_S, LaneRules(), family, asked.params.tools)
     name, body, receipt = _answered(case, journey, exchange)
     return {"upstream_request.json": _request(asked), name: body, "receipt.json": _pretty(receipt)}
 

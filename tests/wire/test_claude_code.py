@@ -84,7 +84,7 @@ async def test_first_request(desk: Desk, name: str) -> None:
     reply, seen = await ask(desk, name, turn, reads_and_greps)
 
     sent = seen.json
-    system, user = sent["messages"]
+    system, user, *rest = sent["messages"]
     assert (seen.target, sent["stream"], system["role"], user["role"]) == (
         "/v1/chat/completions",
         True,
@@ -92,7 +92,9 @@ async def test_first_request(desk: Desk, name: str) -> None:
         "user",
     )
     instructions = [block["text"] for block in claude_code.system()]
-    assert all(text in system["content"] for text in [*instructions, claude_code.MODE])
+    assert all(text in system["content"] for text in instructions)
+    placed = [{"role": "system", "content": claude_code.MODE}]
+    assert (rest, claude_code.MODE in system["content"]) == ((placed, False) if name == "efforts" else ([], True))
     assert claude_code.REMINDER in json.dumps(user, ensure_ascii=False).replace("\\n", "\n")
     functions = [tool["function"] for tool in sent["tools"]]
     given = claude_code.tools()

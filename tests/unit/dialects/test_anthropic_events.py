@@ -342,7 +342,23 @@ BROKEN = [
     b"".join(CBS(index) for index in range(MAX_OPEN_BLOCKS + 1)),
     CBS(0, "thinking") + delta(0, signature="s" * (MAX_HELD_BYTES // 2)) * 3,
     CBS(0) + delta(0, citation={"url": "u" * (MAX_HELD_BYTES // 2)}) * 3,
+    b"".join(CBS(at, "thinking") + delta(at, signature="s" * (MAX_HELD_BYTES // 2)) for at in range(3)),
+    b"".join(
+        CBS(at, "tool_use", id=f"a{at}", name="f", input={"x": "y" * (MAX_HELD_BYTES // 2)}) for at in range(3)
+    ),
 ]
+
+
+def test_blocks_that_are_over_hold_nothing() -> None:
+    """The bound is on what is open: an answer of any number of long signatures and arguments is no attack."""
+    long = "s" * (MAX_HELD_BYTES // 2)
+    blocks = [CBS(at, "thinking") + delta(at, signature=long) + CBX(at) for at in range(3)]
+    blocks += [CBS(9, "tool_use", id="a", name="f", input={"x": long}) + CBX(9)] * 3
+
+    said = hear(AnthropicReader(), MS(7), *blocks, MD(), MX)
+
+    assert sum(isinstance(each, Thought) for each in said) == 3
+    assert sum(isinstance(each, Argued) for each in said) == 3
 
 
 @pytest.mark.parametrize("broken", BROKEN)

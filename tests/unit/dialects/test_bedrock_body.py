@@ -340,7 +340,6 @@ PICTURE = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
     [
         ({"n": 2}, "n"),
         ({"logprobs": True}, "logprobs"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
         (user({"type": "text", "text": "a"}, PICTURE), "messages[0].content[1]"),
         (user({"type": "image_url", "image_url": {"url": "data:image/bmp;base64,QUJD"}}), "messages[0].content[0]"),
     ],
@@ -348,6 +347,17 @@ PICTURE = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
 def test_what_is_refused(fields: dict[str, Any], param: str) -> None:
     """What no answer may ignore, and what Bedrock would have to fetch, or to understand, before it is asked."""
     assert refused("openai_chat", **fields)[0] == param
+
+
+def test_json_mode() -> None:
+    """A Claude has to call the tool that takes the answer, as at Anthropic's own API; no other can be made to."""
+    got = written("openai_chat", CLAUDE, response_format={"type": "json_object"})
+
+    (tool,) = got["toolConfig"]["tools"]
+    assert tool["toolSpec"]["inputSchema"] == {"json": {"type": "object"}}
+    assert tool["toolSpec"]["description"].startswith("Give the whole answer")
+    assert got["additionalModelRequestFields"]["tool_choice"]["name"] == tool["toolSpec"]["name"]
+    assert refused("openai_chat", OTHER, response_format={"type": "json_object"})[0] == "response_format"
 
 
 def test_a_document_by_url() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from gateway.core.errors import GatewayError
 from gateway.dialects.neutral import Image, Message, Notes, Prompt, ResponseFormat, Target, Text, Tool
 from gateway.dialects.openai_body import write_body
 from tests.unit.dialects.prompts import (
@@ -286,9 +287,9 @@ def test_members_of_openai_clients() -> None:
     assert body.pop("messages") == [{"role": "user", "content": [text("Hi"), picture], "name": "Ada"}]
     assert body == {
         "model": "m", "n": 2, "top_p": 0.5, "frequency_penalty": 0.5, "presence_penalty": 0.5, "seed": 0.5,
-        "response_format": {"type": "json_object"}, "logprobs": True,
+        "response_format": {"type": "json_object"},
     }  # fmt: skip
-    assert (notes.translated, notes.dropped) == ([], ["min_p", "x"])
+    assert (notes.translated, notes.dropped) == ([], ["min_p", "logprobs", "x"])
 
 
 def test_the_shape_of_claude_code() -> None:
@@ -326,3 +327,21 @@ def test_the_shape_of_claude_code() -> None:
     }  # fmt: skip
     assert notes.translated == ["messages[1]", "metadata.user_id"]  # the instruction among the turns moved to the front
     assert notes.dropped == ["output_config.effort", "context_management", "cache_control", "messages[2].content[0]"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("modalities", ["text", "audio"]), ("modalities", 7), ("audio", {})])
+def test_answers_in_sound_are_refused(name: str, value: Any) -> None:
+    """They could not be passed on to a client of the other dialect: 400 by the member's name."""
+    with pytest.raises(GatewayError) as caught:
+        translated(**{name: value or {"voice": "alloy"}})
+
+    assert (caught.value.kind.status, caught.value.param) == (400, name)
+
+
+def test_probabilities_are_dropped() -> None:
+    """Anthropic's answers have no place for them; text alone is what answers are anyway."""
+    body, notes = translated(logprobs=True, top_logprobs=3, modalities=["text"], web_search_options={"x": 1})
+
+    assert not {"logprobs", "top_logprobs", "modalities"} & set(body)
+    assert notes.dropped == ["logprobs", "top_logprobs"]
+    assert body["web_search_options"] == {"x": 1}

@@ -191,7 +191,7 @@ def test_thinking_can_be_sent_back() -> None:
         "content": "a",
         "reasoning_content": "hm",
         "reasoning_details": [
-            {"type": "reasoning.text", "text": "", "signature": "sig", "index": 0},
+            {"type": "reasoning.text", "text": "", "signature": "sig", "text_length": 2, "index": 0},
             {"type": "reasoning.encrypted", "data": "xyz", "index": 1},
         ],
         "calls": [],

@@ -14,6 +14,7 @@ from gateway.dialects.neutral import (
     Argued,
     Begin,
     Called,
+    Cited,
     Counted,
     Finished,
     Refused,
@@ -432,3 +433,58 @@ def test_usage_in_the_choice_that_finishes() -> None:
     said = events(R(), T("a"), finish, DONE)
 
     assert Counted(7, 3, cached_tokens=4) in said
+
+
+def test_filter_results_behind_the_finish_do_not_end_the_answer() -> None:
+    """A chunk without choices and without usage may be followed by one with the usage, also after an earlier count."""
+    filters = data({"choices": [], "prompt_filter_results": []})
+
+    said, reader = read(R(), T("a"), FIN("stop", (7, 1)), filters, U(7, 3))
+
+    assert said[-2:] == [Counted(7, 3), Finished("stop")]
+    assert reader.ended
+
+
+SOURCE = {"url": "https://a.example", "title": "A", "start_index": 2, "end_index": 5, "content": "words"}
+CITED = Cited(
+    {
+        "type": "web_search_result_location",
+        "url": "https://a.example",
+        "title": "A",
+        "cited_text": "words",
+        "encrypted_index": "",
+    },
+    3,
+)
+
+
+def test_sources_on_the_web_are_citations() -> None:
+    """`url_citation` is the same as what Anthropic's own search cites; words beside it are not lost."""
+    annotation = {"type": "url_citation", "url_citation": SOURCE}
+
+    streamed, reader = read(R(), T("Once "), chunk({"content": "upon", "annotations": [annotation]}), FIN(), DONE)
+    whole = OpenAIReader().whole(body({"content": "Once upon", "annotations": [annotation]}))
+
+    assert [said for said in streamed if isinstance(said, Said | Cited)] == [Said("Once "), Said("upon"), CITED]
+    assert whole[1:3] == [Said("Once upon"), CITED]
+    assert reader.note is None
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [7, [7], [{}], [{"type": "file_citation"}], [{"url_citation": {"url": 7}}], [{"url_citation": {"start_index": 1}}]],
+)
+def test_other_annotations_are_noted(annotations: Any) -> None:
+    """What is no source on the web has no form in the other dialect: left out, with a note where it says anything."""
+    said, reader = read(R(), chunk({"content": "a", "annotations": annotations}), FIN(), DONE)
+
+    assert said[:2] == [Begin("c1"), Said("a")]
+    assert reader.note == ("unknown_content" if isinstance(annotations, list) else None)
+
+
+def test_a_source_may_tell_no_place() -> None:
+    """Indices that are none, or run backwards, count as unknown."""
+    for odd in ({"start_index": "2"}, {"start_index": 9}, {"end_index": None}):
+        annotation = {"url_citation": {**SOURCE, **odd}}
+        (cited,) = (e for e in events(R(), chunk({"annotations": [annotation]}), FIN(), DONE) if isinstance(e, Cited))
+        assert cited.chars == 0

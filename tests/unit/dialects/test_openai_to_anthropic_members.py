@@ -105,7 +105,6 @@ def test_allowed_tools_are_the_only_ones() -> None:
          "tool_choice.allowed_tools"),
         ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": []}}, "tool_choice.allowed_tools"),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": 7}}, "response_format.json_schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": 7}}},

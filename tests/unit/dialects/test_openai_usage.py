@@ -31,6 +31,16 @@ ENDINGS = {
         Usage(7, 3, cached_tokens=4),
         "provider_final",
     ),
+    "with what was written to the cache": (
+        [FIN("stop"), U(7, 3, prompt_tokens_details={"cached_tokens": 2, "cache_write_tokens": 4}), DONE],
+        Usage(7, 3, cached_tokens=2, cache_write_tokens=4),
+        "provider_final",
+    ),
+    "behind filter results": (
+        [FIN("stop", (7, 1)), data({"choices": [], "prompt_filter_results": []}), U(7, 3)],
+        Usage(7, 3),
+        "provider_final",
+    ),
     "null at first": (
         [FIN("stop", None), data({"choices": [], "usage": None}), U(7, 3)],
         Usage(7, 3),
