@@ -23,6 +23,7 @@ from gateway.wire.values import decode_values
 # rest of the call would be half of what was meant. The SDKs know the code, and send the whole history then.
 _CONVERSATION = ("thread", "previous_message_id")
 _THREAD_CODE = "thread_unsupported_request"
+_BETA = "anthropic-beta"
 _NULL = Raw(b"null")
 _MESSAGE_MEMBERS = frozenset({"role", "content"})
 
@@ -43,11 +44,18 @@ def read_prompt(call: Call) -> Prompt:
     return Prompt(
         names=draft.names,
         sampling=draft.sampling,
+        betas=_betas(call),
         others=draft.others,
         translated=tuple(notes.translated),
         dropped=tuple(notes.dropped),
         **draft.members,
     )
+
+
+def _betas(call: Call) -> tuple[str, ...]:
+    """What the client's header lists."""
+    lists = (value for name, value in call.forward_headers if name == _BETA)
+    return tuple(beta.strip() for value in lists for beta in value.split(","))
 
 
 def _refuse_conversation(fields: Mapping[str, Raw]) -> None:

@@ -26,6 +26,14 @@ from gateway.wire.values import decode_values
 OWN = "anthropic_messages"  # as `Traits.own`: members of this dialect are taken beside Converse's
 _TIERS = frozenset({"default", "flex", "priority"})  # `serviceTier.type` in the API reference
 _CONFIG = {"temperature": "temperature", "top_p": "topP"}
+# Of `anthropic_beta` in Bedrock's guide to Claude: those that change neither body nor answer. It refuses what it does
+# not know, and clients list what Anthropic's own API knows.
+_BETAS = frozenset(
+    {
+        "context-1m-2025-08-07", "interleaved-thinking-2025-05-14", "output-128k-2025-02-19",
+        "token-efficient-tools-2025-02-19",
+    }
+)  # fmt: skip
 _STOP_SEQUENCE = "/stop_sequence"  # points into the model's own answer; Converse's does not have it
 
 
@@ -145,6 +153,9 @@ class _OwnBody(_Body):
         members, effort = write_thinking(prompt, self.target, talk, max_tokens, self.notes)
         self.config |= {_CONFIG[name]: members.pop(name) for name in _CONFIG if name in members}
         self.own |= members
+        betas = [beta for beta in prompt.betas if beta in _BETAS]
+        if betas:
+            self.own["anthropic_beta"] = betas
         if effort is not None:
             self.output["effort"] = effort
 

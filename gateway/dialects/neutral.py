@@ -151,6 +151,7 @@ class Prompt(Struct, frozen=True):
         sampling: Numbers by neutral name: `temperature`, `top_p`, `top_k`, `min_p`, `frequency_penalty`,
             `presence_penalty`, `repetition_penalty`, `seed`.
         parallel_tools: Whether several tools may be called in one turn; None where nothing was said.
+        betas: Names of features that the client wants beyond its dialect's version: what hosts of the same models take.
         others: Members without a neutral name, untouched: a target passes on those it knows and notes the rest.
         translated: Places that took another form as they were read; a target begins its notes with them.
         dropped: Places that no other dialect has a form for, likewise.
@@ -170,6 +171,7 @@ class Prompt(Struct, frozen=True):
     response_format: ResponseFormat | None = None
     reasoning: Reasoning | None = None
     user: str | None = None
+    betas: tuple[str, ...] = ()
     others: Mapping[str, Raw] = {}
     translated: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()

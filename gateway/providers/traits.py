@@ -135,7 +135,8 @@ _HOSTED = "anthropic."
 def takes_prefill(route: Route) -> bool:
     """Whether the model at *route* goes on with an assistant's turn that the call ends with."""
     traits = traits_of(route.model)
-    return {"openai_chat": traits.continues, "anthropic_messages": traits.prefills}.get(route.provider.dialect, False)
+    by_claude = dict.fromkeys(("anthropic_messages", "bedrock_converse"), traits.prefills)
+    return {"openai_chat": traits.continues, **by_claude}.get(route.provider.dialect, False)
 
 
 def traits_of(*names: str) -> Traits:

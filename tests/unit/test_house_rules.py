@@ -23,7 +23,7 @@ VENDORS = re.compile(
 # The names of the dialects, of their endpoints and of the modules that speak them are no vendors.
 DIALECT_WORDS = re.compile(
     r"openai_chat|anthropic_messages|gemini_content|bedrock_converse|openai_type|anthropic_type|/anthropic[/\w]*"
-    r"|anthropic-(?:version|beta)|openai-beta"
+    r"|anthropic-version|anthropic[-_]beta|openai-beta"
 )
 # The functions in which an exception may end, since nobody is above who could do better, and why each is outermost.
 OUTERMOST = {

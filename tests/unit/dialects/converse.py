@@ -89,13 +89,19 @@ class Written:
         return self.body.get(name)
 
 
-def written(client: ClientDialectName, model: str = CLAUDE, limit: int | None = 64_000, **fields: Any) -> Written:
-    """A call of a *client* with *fields*, as the body for *model*."""
+def written(
+    client: ClientDialectName,
+    model: str = CLAUDE,
+    limit: int | None = 64_000,
+    headers: tuple[tuple[str, str], ...] = (),
+    **fields: Any,
+) -> Written:
+    """A call of a *client* with *fields* and *headers*, as the body for *model*."""
     base: dict[str, Any] = {"model": "ours", "messages": [{"role": "user", "content": "Hi"}]}
     if client == "anthropic_messages":
         base["max_tokens"] = 100
     dialect = CLIENT_DIALECTS[client]
-    call = dialect.read_call(json.dumps({**base, **fields}).encode(), CallOptions(), ())
+    call = dialect.read_call(json.dumps({**base, **fields}).encode(), CallOptions(), headers)
     notes = Notes()
     target = Target(model, stream=False, max_output_tokens=limit, traits=traits_of(model))
     body = BEDROCK_CONVERSE.write_body(dialect.read_prompt(call), target, notes)

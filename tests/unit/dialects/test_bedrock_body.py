@@ -316,6 +316,18 @@ def test_marks_of_the_cache() -> None:
     assert (claude.dropped, other.dropped) == ([], ["cache_control"])
 
 
+def test_betas() -> None:
+    """Of the client's header a Claude gets what Bedrock knows; it would refuse the rest, and other models all of it."""
+    headers = (("anthropic-beta", "claude-code-20250219, interleaved-thinking-2025-05-14,context-1m-2025-08-07"),)
+
+    claude, other = (written("anthropic_messages", model, headers=headers) for model in (CLAUDE, OTHER))
+
+    assert claude["additionalModelRequestFields"] == {
+        "anthropic_beta": ["interleaved-thinking-2025-05-14", "context-1m-2025-08-07"]
+    }
+    assert "additionalModelRequestFields" not in other.body
+
+
 @each_client
 @pytest.mark.parametrize("model", [CLAUDE, OTHER])
 def test_a_schema(client: Any, model: str) -> None:

@@ -114,8 +114,11 @@ def test_what_is_asked(dialect: DialectName, provider: DialectName, prefix: bool
         ("anthropic_messages", "claude-sonnet-4-6", False),
         ("anthropic_messages", "claude-opus-5", False),
         ("anthropic_messages", "mistral-large-latest", False),
+        ("bedrock_converse", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", True),
+        ("bedrock_converse", "anthropic.claude-sonnet-4-6", False),
+        ("bedrock_converse", "meta.llama3-3-70b-instruct-v1:0", False),
     ],
 )
 def test_who_takes_the_beginning_of_an_answer(dialect: DialectName, model: str, takes: bool) -> None:
-    """Mistral's models by their own API, Claude's by Anthropic's up to 4.5; nobody else is asked."""
+    """Mistral's models by their own API, Claude's by Anthropic's and Bedrock's up to 4.5; nobody else."""
     assert takes_prefill(route(dialect, model)) is takes
