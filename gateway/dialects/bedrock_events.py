@@ -18,10 +18,12 @@ from gateway.wire.eventstream import Fault
 from gateway.wire.sse import Event
 from gateway.wire.values import decode_values
 
+MAX_PLAIN_BYTES = 4096  # content events have some 150; of that length none can have too many elements
 MAX_OPEN_BLOCKS = 32  # Bedrock has one open at a time
 # Of one answer's signatures and ciphertexts, which are told at the end of their blocks: as long as an event may be by
 # default. The signature of 60,000 tokens of thinking has some 350 KB.
 MAX_HELD_CHARS = 1 << 20
+_DELTA = b"contentBlockDelta"
 
 
 class _Open:
@@ -56,6 +58,14 @@ class BedrockReader:
             return ()
         if isinstance(event, Fault):
             raise UpstreamFailed(fault_failure(event))
+        if event.name == _DELTA and not self.complete and len(event.data) <= MAX_PLAIN_BYTES:
+            try:
+                delta = read_event(event.data)
+            except (msgspec.DecodeError, RecursionError):
+                pass  # it may be mended
+            else:
+                self.progress += 1
+                return self._take_delta(delta)
         handler = _HANDLERS.get(event.name)
         if handler is None or (self.complete and event.name != b"metadata"):
             self._remark("unknown_event" if handler is None else "after_stop")
@@ -213,7 +223,7 @@ class BedrockReader:
 _HANDLERS: dict[bytes, Callable[[BedrockReader, StreamEvent], Sequence[AnswerEvent]]] = {
     b"messageStart": BedrockReader._take_start,
     b"contentBlockStart": BedrockReader._take_block_start,
-    b"contentBlockDelta": BedrockReader._take_delta,
+    _DELTA: BedrockReader._take_delta,
     b"contentBlockStop": BedrockReader._take_block_stop,
     b"messageStop": BedrockReader._take_stop,
     b"metadata": BedrockReader._take_metadata,

@@ -34,6 +34,10 @@ Value = bool | int | bytes | str
 """A header's value: true or false, a number, bytes, text; a timestamp is in milliseconds since the epoch."""
 
 
+# A NamedTuple's own constructor is a Python function that calls this one.
+_new = tuple.__new__
+
+
 class Fault(Event):
     """
     An exception or error that a service raises inside its stream: `name` is its type, `data` tells of it.
@@ -87,56 +91,57 @@ class MessageSplitter:
 
         What cannot be read is told by the last of them, at once: whoever waits for more would wait in vain.
         """
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return []
+            data = bytes(self._buffer)
+            self._buffer.clear()
         events: list[Event] = []
         if not self._is_broken:
-            self._buffer += data
-            if len(self._buffer) >= self._wanted:
-                self._read(events)
+            try:
+                rest = data[self._read(data, events) :]
+            except Unreadable as exc:
+                events.append(Fault(UNREADABLE, str(exc).encode()))
+                self._is_broken = True
+            else:
+                self._buffer += rest
         return events
 
     def close(self) -> list[Event]:
         """Nothing: part of a message says nothing."""
         return []
 
-    def _read(self, events: list[Event]) -> None:
-        """Take whole messages off the buffer."""
-        data, at = bytes(self._buffer), 0
-        try:
-            while len(data) - at >= self._wanted:
-                self._wanted = _PRELUDE.size
-                length = self._length(data, at)
-                if len(data) - at < length:
-                    self._wanted = length
-                    break
-                events.append(self._event(data, at, at + length))
-                at += length
-        except Unreadable as exc:
-            events.append(Fault(UNREADABLE, str(exc).encode()))
-            self._is_broken, at = True, len(data)
-        del self._buffer[:at]
+    def _read(self, data: bytes, events: list[Event]) -> int:
+        """Add the events of the whole messages in *data*; where the last of them ends."""
+        at, self._wanted = 0, _PRELUDE.size
+        while len(data) - at >= _PRELUDE.size:
+            total, header_bytes, checksum = _PRELUDE.unpack_from(data, at)
+            if crc32(data[at : at + 8]) != checksum or header_bytes > MAX_HEADER_BYTES:
+                raise BadMessage
+            payload_bytes = total - header_bytes - _OVERHEAD_BYTES
+            if payload_bytes < 0:
+                raise BadMessage
+            if payload_bytes > self._max:
+                raise FrameTooLarge
+            if len(data) - at < total:
+                self._wanted = total
+                break
+            payload_at, end = at + _PRELUDE.size + header_bytes, at + total - _U32.size
+            if crc32(data[at:end]) != _U32.unpack_from(data, end)[0]:
+                raise BadMessage
+            block = data[at + _PRELUDE.size : payload_at]
+            head = self._heads.get(block) or self._head(block)
+            events.append(_new(head.kind, (head.name, data[payload_at:end] or head.empty)))
+            at += total
+        return at
 
-    def _length(self, data: bytes, at: int) -> int:
-        """The length of the message that begins at *at*."""
-        total, headers, checksum = _PRELUDE.unpack_from(data, at)
-        if crc32(data[at : at + 8]) != checksum or headers > MAX_HEADER_BYTES or headers + _OVERHEAD_BYTES > total:
-            raise BadMessage
-        if total - headers - _OVERHEAD_BYTES > self._max:
-            raise FrameTooLarge
-        return int(total)
-
-    def _event(self, data: bytes, at: int, end: int) -> Event:
-        """The event of the message from *at* to *end*."""
-        payload_end = end - _U32.size
-        if crc32(data[at:payload_end]) != _U32.unpack_from(data, payload_end)[0]:
-            raise BadMessage
-        payload_at = at + _PRELUDE.size + _U32.unpack_from(data, at + 4)[0]
-        block = data[at + _PRELUDE.size : payload_at]
-        head = self._heads.get(block)
-        if head is None:
-            head = _read_head(read_headers(block))
-            if len(self._heads) < _KNOWN_HEADS and len(block) <= _KNOWN_BYTES:
-                self._heads[block] = head
-        return head.kind(head.name, data[payload_at:payload_end] or head.empty)
+    def _head(self, block: bytes) -> _Head:
+        """What the headers in *block* say, for each message that has the same again."""
+        head = _read_head(read_headers(block))
+        if len(self._heads) < _KNOWN_HEADS and len(block) <= _KNOWN_BYTES:
+            self._heads[block] = head
+        return head
 
 
 def read_headers(block: bytes) -> dict[str, Value]:
