@@ -49,6 +49,7 @@ class Drained(ABC):
         self._exchange = exchange
         self._settlement = settlement
         self._drain = drain
+        self._grace_s = services.deadlines.usage_grace_s
         self._load = load
         self._is_over = False
 
@@ -126,7 +127,11 @@ class DrainedStream(Drained):
         limit, counted_at = self._drain.max_tokens, lane.progress
         most = lane.received_tokens() + limit
         while not lane.ended and lane.failure is None:
-            data = await answer.read()
+            try:
+                async with asyncio.timeout(self._grace_s if lane.complete else None):
+                    data = await answer.read()
+            except TimeoutError:
+                return "drain:usage_late"
             lane.feed(data) if data else lane.end()  # the frames are nobody's
             if lane.progress - counted_at >= min(_COUNT_EVERY, limit):
                 counted_at = lane.progress

@@ -133,10 +133,16 @@ _HOSTED = "anthropic."
 
 
 def takes_prefill(route: Route) -> bool:
-    """Whether the model at *route* goes on with an assistant's turn that the call ends with."""
-    traits = traits_of(route.model)
-    by_claude = dict.fromkeys(("anthropic_messages", "bedrock_converse"), traits.prefills)
-    return {"openai_chat": traits.continues, **by_claude}.get(route.provider.dialect, False)
+    """
+    Whether the model at *route* goes on, by its vendor's documents, with an assistant's turn that the call ends with.
+
+    In OpenAI's dialect that takes `prefix`, whose models repeat it. Gemini takes such a turn up to 3.5, but Google does
+    not say that it goes on with the text.
+    """
+    traits, dialect = traits_of(route.model), route.provider.dialect
+    if dialect == "openai_chat":
+        return traits.continues and traits.echoes
+    return traits.prefills and dialect in ("anthropic_messages", "bedrock_converse")
 
 
 def traits_of(*names: str) -> Traits:

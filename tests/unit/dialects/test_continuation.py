@@ -8,20 +8,21 @@ import msgspec
 import pytest
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import DialectName, Provider, Route
-from gateway.core.money import Weight
+from gateway.core.catalog import ClientDialectName, DialectName, Model, Provider, Route
+from gateway.core.money import Price, Weight
 from gateway.dialects.continuation import can_go_on, continued, seam_of
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS
+from gateway.providers.requests import build_request
 from gateway.providers.traits import takes_prefill
 
 ASKED = [{"role": "user", "content": "Hi"}]
 
 
-def call(dialect: DialectName = "openai_chat", **fields: Any) -> Call:
+def call(dialect: ClientDialectName = "openai_chat", **fields: Any) -> Call:
     body: dict[str, Any] = {"model": "m", "messages": ASKED, "stream": True}
     if dialect == "anthropic_messages":
         body["max_tokens"] = 100
-    return DIALECTS[dialect].read_call(msgspec.json.encode(body | fields), CallOptions(), ())
+    return CLIENT_DIALECTS[dialect].read_call(msgspec.json.encode(body | fields), CallOptions(), ())
 
 
 def route(dialect: DialectName, model: str = "m") -> Route:
@@ -87,7 +88,7 @@ def test_what_is_left() -> None:
         ("anthropic_messages", "openai_chat", False),
     ],
 )
-def test_what_is_asked(dialect: DialectName, provider: DialectName, prefix: bool) -> None:
+def test_what_is_asked(dialect: ClientDialectName, provider: DialectName, prefix: bool) -> None:
     """The call, byte for byte but for the limit, and the text as the assistant's turn; marked where that is native."""
     old = call(dialect, max_tokens=100, temperature=0.5)
 
@@ -114,11 +115,27 @@ def test_what_is_asked(dialect: DialectName, provider: DialectName, prefix: bool
         ("anthropic_messages", "claude-sonnet-4-6", False),
         ("anthropic_messages", "claude-opus-5", False),
         ("anthropic_messages", "mistral-large-latest", False),
-        ("bedrock_converse", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", True),
+        ("bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0", True),
         ("bedrock_converse", "anthropic.claude-sonnet-4-6", False),
-        ("bedrock_converse", "meta.llama3-3-70b-instruct-v1:0", False),
+        ("bedrock_converse", "mistral.mistral-large-2407-v1:0", False),
+        ("openai_chat", "gemini-2.5-pro", False),
+        ("gemini_content", "gemini-2.5-pro", False),
     ],
 )
 def test_who_takes_the_beginning_of_an_answer(dialect: DialectName, model: str, takes: bool) -> None:
-    """Mistral's models by their own API, Claude's by Anthropic's and Bedrock's up to 4.5; nobody else."""
+    """Mistral's models by their own API, Claude's up to 4.5 by Anthropic's and Amazon's; nobody else is asked."""
     assert takes_prefill(route(dialect, model)) is takes
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic_messages"])
+def test_what_amazon_is_asked(dialect: ClientDialectName) -> None:
+    """Claude on Bedrock gets the text so far as the last turn, and no note tells of what the client did not say."""
+    where = route("bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0")
+    model = Model("m", "mid", Weight(1, 1), Price(1, 1, 1, 1), (where,), context_window=1000)
+
+    request = build_request(continued(call(dialect, max_tokens=100), "Once upon ", 40, where), where, model)
+
+    body = msgspec.json.decode(request.body)
+    assert body["messages"][-1] == {"role": "assistant", "content": [{"text": "Once upon"}]}
+    assert body["inferenceConfig"]["maxTokens"] == 60
+    assert not any(place.startswith("messages") for place in request.params.translated + request.params.dropped)

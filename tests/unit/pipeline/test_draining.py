@@ -77,6 +77,14 @@ async def test_seconds_bound_it() -> None:
     assert (scene.receipt.usage.completion_tokens, scene.receipt.usage_basis) == (2, "estimated")
 
 
+async def test_usage_that_is_late() -> None:
+    """A complete answer is waited for no longer than with a client: its usage has the same grace."""
+    scene = await left_at(1.0, drained(tell(R(), T("Hi"), 5.0, FIN(), NEVER)))
+
+    assert (scene.left_s, scene.receipt.note) == (7.0, "drain:usage_late")
+    assert (scene.receipt.usage.completion_tokens, scene.receipt.usage_basis) == (1, "estimated")
+
+
 async def test_tokens_bound_it() -> None:
     """The provider is left once `max_tokens` more have come than the client had."""
     flood = tell(R(), T("Hi"), 2.0, *(T(" word"), 0.01) * 1000)
