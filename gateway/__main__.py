@@ -50,6 +50,7 @@ from gateway.settings import (
     summary_text,
     warnings_text,
 )
+from gateway.siblings import Siblings
 from gateway.telemetry import configure
 
 
@@ -150,7 +151,7 @@ def run_single(
     telemetry = configure(settings.logging.format, settings.logging.level, sys.stdout, on_drop=metrics.lines_dropped)
 
     async def run() -> None:
-        await App(settings, reread, telemetry, metrics).serve([listener])
+        await App(settings, reread, telemetry, metrics, Siblings()).serve([listener])
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

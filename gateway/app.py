@@ -24,6 +24,7 @@ from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
+from gateway.http.playground import Playground
 from gateway.http.server import GatewayServer, ServerLimits
 from gateway.http.turnstile import Turnstile
 from gateway.imaging.stills import ProcessStills
@@ -43,6 +44,7 @@ from gateway.policy.pictures import PictureRules
 from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys
+from gateway.siblings import Siblings
 from gateway.storage.open import open_stores
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
@@ -104,13 +106,19 @@ class App:
 
     Args:
         reread: Gives fresh settings for a reload, or raises SettingsError.
+        siblings: The way to the other processes of this service.
 
     Attributes:
         started: Whether it has begun to serve.
     """
 
     def __init__(
-        self, settings: Settings, reread: Callable[[], Settings], telemetry: Telemetry, metrics: MetricsRecorder
+        self,
+        settings: Settings,
+        reread: Callable[[], Settings],
+        telemetry: Telemetry,
+        metrics: MetricsRecorder,
+        siblings: Siblings,
     ) -> None:
         self.started = False
         self._settings = settings
@@ -139,7 +147,9 @@ class App:
             stream_closed=metrics.stream_closed,
         )
         turnstile = Turnstile(time.monotonic)
-        self._handler = GatewayHandler(self._site(settings), self._stores.keys, hooks, turnstile)
+        self._siblings = siblings
+        self._playground = Playground(self._tasks, siblings)
+        self._handler = GatewayHandler(self._site(settings), self._stores.keys, hooks, turnstile, self._playground)
         self._server = GatewayServer(
             self._handler,
             _server_limits(settings),
@@ -160,6 +170,7 @@ class App:
             warm_up()  # again, for the library keeps 16 MB for each thread: the first cancel would wait 16 ms for them
             _settle_memory()
             self._every_second()
+            self._siblings.listen(self._playground.answer)
             servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
             addresses = [":".join(map(str, sock.getsockname()[:2])) for sock in sockets]
             self.started = True
@@ -237,6 +248,7 @@ class App:
         return True
 
     async def _close(self) -> None:
+        self._siblings.close()
         await self._server.shutdown(FORCE_S)
         try:
             async with asyncio.timeout(FORCE_S):

@@ -145,14 +145,19 @@ def render_json_row(level: str, event: str, row: msgspec.Struct, epoch_s: float)
     try:
         fields = _encoder.encode(row)
     except (TypeError, ValueError, RecursionError):
-        return _json_line(_line_fields(level, {"event": event, **structs.asdict(row)}, epoch_s))
+        return _json_line(_line_fields(level, {"event": event, **_fields(row)}, epoch_s))
     head = f'{{"timestamp":"{_stamp(epoch_s)}","level":"{level}","event":"{event}",'
     return head.encode() + fields[1:] + b"\n"
 
 
 def render_console_row(level: str, event: str, row: msgspec.Struct, epoch_s: float) -> bytes:
     """As `render_console`, of a struct whose fields are the line's."""
-    return _console_line(_line_fields(level, {"event": event, **structs.asdict(row)}, epoch_s))
+    return _console_line(_line_fields(level, {"event": event, **_fields(row)}, epoch_s))
+
+
+def _fields(row: msgspec.Struct) -> Fields:
+    """The fields of *row* that its JSON has too."""
+    return {name: value for name, value in structs.asdict(row).items() if value is not msgspec.UNSET}
 
 
 def render_console(_logger: Any, level: str, fields: Fields) -> bytes:

@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from gateway import telemetry as events
 from gateway.loglines import clean, render_console, render_json
 from gateway.metrics import mark_process_dead, prepare_multiprocess
 from gateway.settings import LoggingSettings, Settings, SettingsError
+from gateway.siblings import Channel, open_channels
 from gateway.telemetry import Level
 from gateway.worker import HANDLED, GatewayWorker
 
@@ -99,15 +100,22 @@ class Service(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         settings: Those in force; a reload replaces them.
         listener: Shared by all workers; the kernel hands each connection to one of them.
         metrics_directory: Prepared; see `gateway.metrics`.
+        channels: The way to each worker, by its slot.
     """
 
     def __init__(
-        self, settings: Settings, reread: Callable[[], Settings], listener: socket.socket, metrics_directory: Path
+        self,
+        settings: Settings,
+        reread: Callable[[], Settings],
+        listener: socket.socket,
+        metrics_directory: Path,
+        channels: Sequence[Channel],
     ) -> None:
         self.settings = settings
         self.reread = reread
         self.listener = listener
         self.metrics_directory = metrics_directory
+        self.channels = channels
         self.log = MasterLog(settings.logging)
         super().__init__()
 
@@ -119,6 +127,7 @@ class Service(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "worker_class": GatewayWorker,
             "timeout": HANG_S,
             "proc_name": "gateway",
+            "pre_fork": give_slot,
             "child_exit": lambda _server, worker: mark_process_dead(worker.pid, self.metrics_directory),
             "control_socket_disable": True,  # it would be served by a thread of the master
         }
@@ -144,6 +153,12 @@ class Service(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def run(self) -> None:
         """Serve until SIGTERM. Raises SystemExit, in the master as well as in every worker."""
         Master(self).run()
+
+
+def give_slot(master: Arbiter, worker: GatewayWorker) -> None:
+    """Put *worker*, about to be forked, in the place of one that has died, or in the next one at the start."""
+    taken = {other.slot for other in master.WORKERS.values()}
+    worker.slot = min(set(range(master.num_workers)) - taken)
 
 
 class Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
@@ -225,9 +240,12 @@ def serve_workers(
         SystemExit: Always, in the master and in every worker.
     """
     master = os.getpid()
+    channels = open_channels(settings.server.workers)
     try:
         prepare_multiprocess(metrics_directory)
-        Service(settings, reread, listener, metrics_directory).run()
+        Service(settings, reread, listener, metrics_directory, channels).run()
     finally:
+        for channel in channels:
+            channel.close()
         if os.getpid() == master:  # every worker comes through here too, on its way out
             shutil.rmtree(metrics_directory, ignore_errors=True)

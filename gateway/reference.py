@@ -130,7 +130,8 @@ MEANINGS: Mapping[str, str] = {
     "invalid_api_key": "No key was sent, or one that the gateway does not know.",
     "residency_denied": "The model has no route within the key's `region_preference` or its own `residency`; nothing "
     "was sent to any provider ([routing.md](routing.md)).",
-    "not_found": "The path is none of the gateway's; the message names those that serve models.",
+    "not_found": "The path is none of the gateway's; the message names those that serve models. Or there is no such "
+    "panel of the [playground](playground.md) to cancel.",
     "method_not_allowed": "The path exists, but takes another method.",
     "request_timeout": "Headers or body came too slowly (`server.header_s`, `server.body_s`).",
     "request_too_large": "The body is longer than `server.max_body_bytes` (`server.max_image_body_bytes` with images).",
@@ -142,11 +143,13 @@ MEANINGS: Mapping[str, str] = {
     "internal_error": "A fault of the gateway; its log holds the details under the request's id.",
     "provider_unavailable": "Every route of the model failed or rests after failures; nothing was billed. Where "
     "the provider does not take the gateway's own credential, model name or path, a header says not to retry.",
-    "overloaded": "The process has as many connections as it takes (`server.max_connections`).",
+    "overloaded": "The process has as many connections as it takes (`server.max_connections`), or another one that a "
+    "panel's cancel has to reach does not answer.",
     "shutting_down": "The process is about to exit; another one takes the next request.",
     "provider_timeout": "No token of a stream came within `stream.first_token_s`, all attempts together.",
     "gateway_timeout": "The whole answer was not there within `stream.non_stream_s`; a stream has no such limit.",
     "stream_interrupted": "The provider broke off, stalled or ended without its end marker while the stream was open.",
+    "panel_cancelled": "A panel of the [playground](playground.md) was cancelled by its key; told in a frame.",
 }
 
 FAILURES: Mapping[str, str] = {

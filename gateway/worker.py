@@ -18,6 +18,7 @@ from gateway import telemetry as events
 from gateway.aio import Tasks
 from gateway.app import App
 from gateway.metrics import MetricsRecorder, close_multiprocess
+from gateway.siblings import Siblings
 from gateway.telemetry import Telemetry, configure
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -48,10 +49,14 @@ class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     One `App` on the inherited sockets, with our signals, our drain and a heartbeat for the master.
 
     Everything here runs after the fork, `__init__` excepted: no thread and no event loop exists before.
+
+    Attributes:
+        slot: Its place among the workers; the master gives it one before the fork.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.slot = 0
         self._serving: App | None = None
         self._early: list[int] = []
 
@@ -108,7 +113,8 @@ class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
             close_multiprocess()
 
     async def _serve(self, telemetry: Telemetry, metrics: MetricsRecorder) -> None:
-        self._serving = app = App(self.app.settings, self.app.reread, telemetry, metrics)
+        siblings = Siblings(self.slot, self.app.channels)
+        self._serving = app = App(self.app.settings, self.app.reread, telemetry, metrics, siblings)
         for number in self._early:
             self._take(number)
         tasks = Tasks(lambda task, exc: telemetry.log.error(events.INTERNAL_ERROR, task=task, exc_info=exc))

@@ -102,6 +102,7 @@ INTERNAL_ERROR = ErrorKind(
 STREAM_INTERRUPTED = ErrorKind(
     "stream_interrupted", 200, "provider_error", "api_error", "upstream stream interrupted"
 )
+PANEL_CANCELLED = ErrorKind("panel_cancelled", 200, "cancelled", "api_error", "the panel was cancelled")
 
 ERRORS: tuple[ErrorKind, ...] = (
     MODEL_NOT_FOUND,
@@ -127,6 +128,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     PROVIDER_TIMEOUT,
     GATEWAY_TIMEOUT,
     STREAM_INTERRUPTED,
+    PANEL_CANCELLED,
 )
 
 

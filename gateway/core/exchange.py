@@ -13,6 +13,7 @@ from gateway.core.usage import NO_USAGE, Basis, Usage
 
 Outcome = Literal["completed", "cancelled", "interrupted", "rejected", "failed"]
 AttemptResult = Literal["open", "ok", "failed", "cancelled"]
+Source = Literal["playground"]
 
 
 class Limits(Struct, frozen=True, gc=False):
@@ -62,6 +63,7 @@ class Exchange(Struct):
         first_token_s: The first piece of the answer's content was here.
         gone_s: The client was seen to be gone, or to take nothing any more.
         on_cancel: What became of the provider's answer then.
+        source: What of ours the call was made by; None for a client that asked the endpoint itself.
     """
 
     request_id: str
@@ -88,3 +90,4 @@ class Exchange(Struct):
     first_token_s: float | None = None
     gone_s: float | None = None
     on_cancel: OnCancel | None = None
+    source: Source | None = None

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 Part = bytes | memoryview
 
+_MARK_CHARS = 32
 _INDEX_DIGITS = 8  # with the mark's 32 a multiple of four, as the length of base64 is
 
 
@@ -51,4 +52,4 @@ class Held(Struct, frozen=True):
 
 def mark_of(request_id: str) -> str:
     """A mark that only the body of the request with this id can bring, as nobody is told the id before."""
-    return f"{request_id.removeprefix('req_'):0>32}"
+    return f"{request_id.removeprefix('req_')[:_MARK_CHARS]:0>{_MARK_CHARS}}"  # what follows is a panel's own id

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from gateway.core.call import Params
 from gateway.core.catalog import Mode, OnCancel, Provider
-from gateway.core.exchange import Attempt, AttemptResult, Exchange, Outcome
+from gateway.core.exchange import Attempt, AttemptResult, Exchange, Outcome, Source
 from gateway.core.money import Weight, format_usd, weigh, weigh_parts
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
@@ -70,6 +70,7 @@ class Receipt(Struct, frozen=True, gc=False):
     cancel_ms: float | None
     on_cancel: OnCancel | None = None
     parts: tuple[tuple[str, str, Usage], ...] = ()
+    source: Source | None = None
 
     @property
     def cost_usd(self) -> str:
@@ -127,7 +128,11 @@ def _about(region: str, provider_type: str | None, provider_region: str | None, 
 
 
 class Row(Struct, frozen=True, gc=False):
-    """A receipt as the `exchange.settled` line has it, names and order included; the later trace row has the same."""
+    """A receipt as the `exchange.settled` line has it, names and order included; the later trace row has the same.
+
+    Attributes:
+        source: Not written for calls that a client made by itself.
+    """
 
     request_id: str
     trace_id: str
@@ -164,6 +169,7 @@ class Row(Struct, frozen=True, gc=False):
     session_id: str | None
     agent_id: str | None
     user: str | None
+    source: Source | UnsetType = UNSET
 
 
 def row_of(receipt: Receipt) -> Row:
@@ -205,6 +211,7 @@ def row_of(receipt: Receipt) -> Row:
         session_id=receipt.session_id,
         agent_id=receipt.agent_id,
         user=receipt.user,
+        source=receipt.source or UNSET,
     )
 
 
@@ -265,6 +272,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         cancel_ms=_ms(exchange.gone_s, now_s) if exchange.on_cancel != "drain" else None,
         on_cancel=exchange.on_cancel or ("abort" if outcome == "cancelled" and exchange.attempts else None),
         parts=tuple([(one.route.provider.name, one.route.model, one.usage) for one in parts if one.usage is not None]),
+        source=exchange.source,
     )
 
 

@@ -37,17 +37,19 @@ def error_body(dialect: ClientDialectName, error: GatewayError, request_id: str)
                 "request_id": request_id,
             }
         )
-    return _encode(
-        {
-            "error": {
-                "message": error.message,
-                "type": kind.openai_type,
-                "param": error.param,
-                "code": kind.code,
-                "_anoman": extension,
-            }
-        }
-    )
+    return _encode({"error": openai_error(error, extension)})
+
+
+def openai_error(error: GatewayError, extension: dict[str, Any]) -> dict[str, Any]:
+    """The object that tells of *error* in OpenAI's words, with *extension* as its `_anoman`."""
+    kind = error.kind
+    return {
+        "message": error.message,
+        "type": kind.openai_type,
+        "param": error.param,
+        "code": kind.code,
+        "_anoman": extension,
+    }
 
 
 def _anthropic_message(error: GatewayError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -65,7 +66,13 @@ _INCLUDE_USAGE = {"include_usage": True}
 
 def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[str, str], ...]) -> Call:
     """*body* as a `Call`. Raises GatewayError (400) naming the field at fault."""
-    fields = read_members(body)
+    return call_of(read_members(body), body, options, forward_headers)
+
+
+def call_of(
+    fields: Mapping[str, Raw], body: bytes, options: CallOptions, forward_headers: tuple[tuple[str, str], ...]
+) -> Call:
+    """The `Call` of *body*, whose members *fields* have been checked. Raises GatewayError (400) naming the field."""
     facts = read_facts(_facts, body)
     if isinstance(facts.stop, list) and len(facts.stop) > MAX_STOP:
         raise refuse("stop", f"stop may have at most {MAX_STOP} sequences.")

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from gateway.core.catalog import ClientDialectName
+from gateway.core.exchange import Source
 from gateway.dialects.registry import CLIENT_DIALECTS
 
-Kind = Literal["completion", "count", "models", "health", "ready", "metrics", "hello"]
+Kind = Literal["completion", "count", "playground", "panel", "models", "health", "ready", "metrics", "hello"]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One route. `dialect` is that of an endpoint that takes calls."""
+    """One route. `dialect` is that of an endpoint that takes calls, `source` what of ours those are made by."""
 
     kind: Kind
     name: str
     methods: tuple[str, ...] = ("GET", "HEAD")
     dialect: ClientDialectName | None = None
+    source: Source | None = None
 
 
 MODELS_PREFIX = "/v1/models/"
+PLAYGROUND = "/anoman/v1/playground/run"
+PANEL = f"{PLAYGROUND}/{{run_id}}/panels/{{id}}"
+_PANEL = re.compile(rf"{re.escape(PLAYGROUND)}/[^/]+/panels/[^/]+")
 
 ENDPOINTS: Mapping[str, Endpoint] = {
     CLIENT_DIALECTS["openai_chat"].path: Endpoint("completion", "chat_completions", ("POST",), "openai_chat"),
@@ -32,6 +38,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
         for name, row in CLIENT_DIALECTS.items()
         if row.counting is not None
     },
+    PLAYGROUND: Endpoint("playground", "playground", ("POST",), "openai_chat", "playground"),
+    PANEL: Endpoint("panel", "panel", ("DELETE",)),
     "/v1/models": Endpoint("models", "models"),
     "/healthz": Endpoint("health", "healthz"),
     "/readyz": Endpoint("ready", "readyz"),
@@ -42,7 +50,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
 
 # Those that a caller who lost its way may have meant, for the 404.
 SUPPORTED = ", ".join(
-    f"{row.methods[0]} {path}" for path, row in ENDPOINTS.items() if row.kind in ("completion", "models")
+    f"{row.methods[0]} {path}" for path, row in ENDPOINTS.items() if row.kind in ("completion", "playground", "models")
 )
 
 
@@ -51,4 +59,6 @@ def find(path: str) -> Endpoint | None:
     endpoint = ENDPOINTS.get(path)
     if endpoint is None and path.startswith(MODELS_PREFIX):
         return ENDPOINTS["/v1/models"]
+    if endpoint is None and _PANEL.fullmatch(path):
+        return ENDPOINTS[PANEL]
     return endpoint

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from aiohttp import web
 from msgspec import structs
 from multidict import istr
 
-from gateway.core.call import CallOptions
+from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Catalog, ClientDialectName, Key
 from gateway.core.errors import (
     INVALID_API_KEY,
@@ -21,14 +22,17 @@ from gateway.core.errors import (
     GatewayError,
 )
 from gateway.core.exchange import Answer, Exchange
-from gateway.core.held import mark_of
-from gateway.core.ports import Keys
+from gateway.core.held import Held, mark_of
+from gateway.core.ports import Keys, Sink
+from gateway.dialects.base import ClientDialect
+from gateway.dialects.openai_panels import PanelCall, read_run
 from gateway.http.answer_headers import Headers, limit_headers
 from gateway.http.answers import JsonAnswer
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path, set_aside
 from gateway.http.models import models_body
+from gateway.http.playground import Playground, Run
 from gateway.http.protocol import REQUEST_ID, GatewayProtocol
 from gateway.http.sinks import StreamSink
 from gateway.http.turnstile import Turnstile
@@ -42,6 +46,7 @@ _AGENT, _X_AGENT = istr("anoman-agent-id"), istr("x-agent-id")
 _STRIP, _STRICT = istr("x-anoman-strip-extension"), istr("x-anoman-strict-params")
 
 
+Asked = Call | tuple[PanelCall, ...]
 BASE_URLS = "SDKs: a base_url ends in /v1 for OpenAI's, in /anthropic for Anthropic's."  # what most of them got wrong
 
 
@@ -84,12 +89,13 @@ class Hooks:
 class GatewayHandler:
     """Answers every request whose head could be read. `active` counts those under way."""
 
-    def __init__(self, site: Site, keys: Keys, hooks: Hooks, turnstile: Turnstile) -> None:
+    def __init__(self, site: Site, keys: Keys, hooks: Hooks, turnstile: Turnstile, playground: Playground) -> None:
         self.site = site
         self.active = 0
         self.draining = False
         self._keys = keys
         self._hooks = hooks
+        self._playground = playground
         self._idle = asyncio.Event()
         self._idle.set()
         self._uploads: set[asyncio.Task[object]] = set()
@@ -145,7 +151,7 @@ class GatewayHandler:
     async def _complete(
         self, request: web.BaseRequest, endpoint: Endpoint, secret: str | None, request_id: str
     ) -> web.StreamResponse:
-        """One exchange, from the caller's key to the answer."""
+        """One exchange, or one for each panel, from the caller's key to the answer."""
         site, dialect = self.site, endpoint.dialect
         assert dialect is not None
         if self.draining:
@@ -154,20 +160,21 @@ class GatewayHandler:
         key = await self._authenticate(secret)
         body = await self._read_body(request, site)
         body, held = await set_aside(body, mark_of(request_id))
-        spoken = site.services.dialects[dialect]
-        reader = spoken if endpoint.kind == "completion" else spoken.counting
-        assert reader is not None  # else the table would not have the endpoint
-        call = reader.read_call(body, _options(request), _forwarded(request, dialect))
+        read = _reader(site.services.dialects[dialect], endpoint)
+        asked = read(body, _options(request), _forwarded(request, dialect))
         if held is not None:
-            call = structs.replace(call, held=held)
+            asked = _holding(asked, held)
         exchange = Exchange(
             request_id=request_id,
             trace_id=self._hooks.new_trace_id(),
             endpoint=endpoint.name,
-            call=call,
+            call=asked if isinstance(asked, Call) else asked[0].call,
             key=key,
             started_s=cast(GatewayProtocol, request.protocol).came_s,
+            source=endpoint.source,
         )
+        if not isinstance(asked, Call):
+            return await self._play(request, site, exchange, asked)
         sink = StreamSink(request)
         try:
             answer = await self._run(site.pipeline, exchange, sink)
@@ -177,6 +184,29 @@ class GatewayHandler:
             assert sink.response is not None
             return sink.response
         return JsonAnswer(answer)
+
+    async def _play(
+        self, request: web.BaseRequest, site: Site, lead: Exchange, panels: tuple[PanelCall, ...]
+    ) -> web.StreamResponse:
+        """One exchange for each of *panels*; *lead* stands for all of them and is none itself."""
+        for _ in panels[1:]:
+            await self._turnstile.enter()  # each panel is as much work as a request
+        exchanges = {
+            panel.id: structs.replace(
+                lead,
+                request_id=f"{lead.request_id}-{panel.id}",
+                trace_id=self._hooks.new_trace_id(),
+                call=panel.call,
+                attempts=[],
+            )
+            for panel in panels
+        }
+        run = Run(self._playground.run_id(lead.request_id), request, site.services, lead, exchanges)
+        answer = await self._playground.run(run, partial(self._run, site.pipeline))
+        if isinstance(answer, GatewayError):
+            limits = exchanges[panels[0].id].limits
+            return error_response(route_path(request), answer, lead.request_id, limit_headers(limits))
+        return answer
 
     async def _read_body(self, request: web.BaseRequest, site: Site) -> bytes:
         """The body; raises GatewayError, also when `refuse_uploads` ends the wait for it."""
@@ -199,7 +229,7 @@ class GatewayHandler:
         cast(GatewayProtocol, request.protocol).came_s = await self._turnstile.enter()  # its head had a turn, not it
         return body
 
-    async def _run(self, pipeline: Pipeline, exchange: Exchange, sink: StreamSink) -> Answer | None:
+    async def _run(self, pipeline: Pipeline, exchange: Exchange, sink: Sink) -> Answer | None:
         hooks = self._hooks
         if exchange.call.stream:
             hooks.stream_opened()
@@ -215,6 +245,9 @@ class GatewayHandler:
         if endpoint.kind == "models":
             key = await self._authenticate(secret)
             return _json(models_body(path, self.site.catalog, key, self.site.services.clock.epoch_s()), 200, ids)
+        if endpoint.kind == "panel":
+            key = await self._authenticate(secret)
+            return _json(await self._playground.cancel(key, path), 200, ids)
         if endpoint.kind == "metrics":
             text = await self._hooks.render_metrics()
             return web.Response(body=text, headers={"Content-Type": self._hooks.metrics_type})
@@ -233,6 +266,23 @@ def _json(body: bytes, status: int, headers: Headers) -> web.Response:
 def _allowed(path: str) -> Headers:
     endpoint = find(path)
     return (("Allow", ", ".join(endpoint.methods)),) if endpoint is not None else ()
+
+
+def _reader(spoken: ClientDialect, endpoint: Endpoint) -> Callable[[bytes, CallOptions, Headers], Asked]:
+    """What reads the bodies of *endpoint*, which speaks the dialect *spoken*."""
+    if endpoint.kind == "completion":
+        return spoken.read_call
+    if endpoint.kind == "playground":
+        return read_run
+    assert spoken.counting is not None  # else the table would not have the endpoint
+    return spoken.counting.read_call
+
+
+def _holding(asked: Asked, held: Held) -> Asked:
+    """*asked* with what was taken out of its body, in every call that it makes."""
+    if isinstance(asked, Call):
+        return structs.replace(asked, held=held)
+    return tuple(structs.replace(panel, call=structs.replace(panel.call, held=held)) for panel in asked)
 
 
 def _options(request: web.BaseRequest) -> CallOptions:

@@ -240,6 +240,8 @@ class StreamRelay:
         reading = DrainedStream(self._exchange, services, self._settlement, asking, load)
         reading.opened = (flow.answer, flow.lane) if flow is not None else self._opened
         self._flow = None
+        if reading.opened is not None:  # what has come by now, for whoever is told of it before the end is known
+            self._exchange.usage, self._exchange.basis = reading.opened[1].measure()
         reading.start(services.drains)
 
     def _settle(self, outcome: Outcome, lane: Lane) -> Receipt:

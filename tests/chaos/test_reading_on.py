@@ -13,8 +13,10 @@ from tests.chaos.scenes import ALL_SIDES, OPENAI, Book, Side, serving, until
 from tests.support.acts import repeat, wait
 from tests.support.client import Stream
 from tests.support.config import KEY_ONE, Config, anthropic_provider, openai_provider, standard
+from tests.support.frames import parsed
 from tests.support.gateway import Gateway
-from tests.support.notation import HANG, json_answer
+from tests.support.notation import DONE, FIN, HANG, R, T, U, json_answer
+from tests.support.panels import RUN, run_of
 from tests.support.provider import FakeProvider
 from tests.support.stage import Seen
 
@@ -157,3 +159,30 @@ async def test_sigterm(provider: FakeProvider) -> None:
     assert code == 0
     assert (rows["m"]["note"], rows["m"]["usage_basis"]) == ("drain:end", "provider_final")
     assert (rows["claude"]["note"], rows["claude"]["outcome"]) == ("drain:shutdown", "cancelled")
+
+
+async def test_a_panel_that_is_cancelled(provider: FakeProvider) -> None:
+    """A cancelled panel says at once how much had come; its provider is read on, and its receipt has all of it."""
+    async with serving(config(provider)) as gateway:
+        go_on, book = asyncio.Event(), Book(gateway)
+        provider.script("m", [R(), T("a"), T("b"), wait(go_on), T("c"), FIN(), U(7, 40), DONE])
+        provider.script("messages-abroad", [R(), T("x"), HANG])
+        stream = await gateway.client().open("POST", RUN, run_of("m", "messages-abroad"))
+        async for frame in stream.frames():
+            if b'"content":"b"' in frame:
+                break
+
+        path = f"{RUN}/{stream.headers.get('x-anoman-run-id')}/panels"
+        replies = [await gateway.client().request("DELETE", f"{path}/{panel}") for panel in "ab"]
+        frames = await stream.all_frames()
+        await stream.dispose()
+        go_on.set()
+        rows = {row["request_id"][-1]: row for row in await book.settled(2)}
+
+        assert [reply.status for reply in replies] == [200, 200]
+        told = [item["error"]["_anoman"] for item in parsed(f + b"\n\n" for f in frames) if "error" in item]
+        assert told == [{"completion_tokens": 2}, {"completion_tokens": 1}]
+        assert [rows["a"][name] for name in ("outcome", "on_cancel", "completion_tokens", "usage_basis")] == [
+            "cancelled", "drain", 40, "provider_final",
+        ]  # fmt: skip
+        assert (rows["b"]["outcome"], rows["b"]["note"]) == ("cancelled", "drain:max_s")

@@ -10,6 +10,8 @@ The words behind the language say how:
     text output     what the block before it prints
     sse PATH MODEL PROMPT, json PATH MODEL PROMPT    what the gateway answers; PATH is `chat` or `messages`
     json GET PATH   the same for a GET
+    sse run MODELS PROMPT, json run MODELS PROMPT    the same for panels "a", "b", "c" of the playground, one for
+                    each of MODELS, which commas join. Of a stream each panel's frames are compared for themselves
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MASKS = (
     (re.compile(r'"(id|request_id)":"(chatcmpl|msg|req)[-_][^"]*"'), r'"\1":"*"'),
+    (re.compile(r'"run_id":"run_[^"]*"'), '"run_id":"*"'),
     (re.compile(r'"trace_id":"[^"]*"'), '"trace_id":"*"'),
     (re.compile(r'"created":17\d{8}'), '"created":0'),
     (re.compile(r'"overhead_ms":[0-9.]+'), '"overhead_ms":0'),

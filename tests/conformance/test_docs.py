@@ -22,9 +22,10 @@ from gateway.demo import BUILT_IN, KEY, document
 from gateway.metrics import MetricsRecorder
 from tests.conformance.blocks import Block, blocks, masked
 from tests.conformance.demo import DEMO, ROOT, Run, Served, serving
-from tests.support.client import Client
+from tests.support.client import Client, Reply
 from tests.support.frames import chat, messages
 from tests.support.gateway import CHAT, MESSAGES
+from tests.support.panels import RUN, run_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("conformance-docs")]
 
@@ -81,7 +82,7 @@ async def test_every_block_is_tried() -> None:
     """No block is without a word that says how to try it."""
     known = re.compile(
         r"(bash (demo|make|check|serve|heroku)|python demo|js demo|toml \S+|sse (chat|messages) .+"
-        r"|json (chat|messages|GET) .+)"
+        r"|json (chat|messages|GET) .+|(sse|json) run .+)"
     )
 
     assert [str(block) for block in BLOCKS if not known.fullmatch(f"{block.language} {block.how}")] == []
@@ -175,7 +176,7 @@ async def test_heroku(block: Block) -> None:
     assert f"--buildpack {app['buildpacks'][0]['url']}\n" in block.text
 
 
-@of(("sse", "*"))
+@of(("sse", "chat"), ("sse", "messages"))
 async def test_wire_format(demo: Served, block: Block) -> None:
     """The gateway writes just that, but for ids and times; after "..." only the end is shown."""
     path, model, prompt = block.how.split(" ", 2)
@@ -190,7 +191,39 @@ async def test_wire_format(demo: Served, block: Block) -> None:
     assert sent == shown
 
 
-@of(("json", "*"))
+@of(("sse", "run"))
+async def test_frames_of_panels(demo: Served, block: Block) -> None:
+    """The gateway writes just that for each panel, but for ids and times, and the terminator at the end."""
+    reply = await run_panels(demo, block, is_stream=True)
+
+    shown, sent = (masked(text).split("\n\n") for text in (block.text, reply.body.decode()))
+    assert sent[-2:] == shown[-2:] == ["data: [DONE]", ""]
+    assert _by_panel(sent[:-2]) == _by_panel(shown[:-2])
+
+
+def _by_panel(frames: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for frame in frames:
+        found.setdefault(frame.rpartition('"panel":')[2], []).append(frame)
+    return found
+
+
+async def run_panels(demo: Served, block: Block, *, is_stream: bool) -> Reply:
+    """The answer to a run of the models that *block* names."""
+    _, models, prompt = block.how.split(" ", 2)
+    body = run_of(*models.split(","), text=prompt, stream=is_stream)
+    return await Client(demo.port, {"x-api-key": KEY}).request("POST", RUN, body)
+
+
+@of(("json", "run"))
+async def test_json_of_panels(demo: Served, block: Block) -> None:
+    """The gateway answers just that, but for ids and times."""
+    reply = await run_panels(demo, block, is_stream=False)
+
+    assert _masked_json(reply.json) == _masked_json(json.loads(block.text))
+
+
+@of(("json", "chat"), ("json", "messages"), ("json", "GET"))
 async def test_json(demo: Served, block: Block) -> None:
     """The gateway answers just that, but for ids and times."""
     client = Client(demo.port, {"x-api-key": KEY})

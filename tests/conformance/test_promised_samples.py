@@ -23,6 +23,7 @@ from tests.support.acts import pause_ms, repeat
 from tests.support.config import KEY
 from tests.support.frames import blocks, parsed, text_of
 from tests.support.notation import DONE, FIN, RST, R, T, U, json_answer
+from tests.support.panels import RUN
 from tests.support.stage import Seen
 
 FOLDER = Path(os.environ.get("GATEWAY_DOCUMENTS") or ROOT.parent / "shared" / "seeds")
@@ -133,6 +134,36 @@ async def test_typescript_fetch(stand: Stand, models: None) -> None:
     sample = between(STREAMING, "const response = await fetch(", "    if (delta) process.stdout.write(delta);")
 
     assert (await typescript(stand, sample + "\n  }\n}")).out == SAID
+
+
+def fetching(panels: str) -> str:
+    """The parser without an SDK, which asks the playground for *panels* instead of the model."""
+    sample = between(STREAMING, "const response = await fetch(", "    if (delta) process.stdout.write(delta);")
+    changes = {"/v1/chat/completions": RUN, 'model: "claude-sonnet-4-6",': panels}
+    for said, instead in changes.items():
+        assert said in sample
+        sample = sample.replace(said, instead)
+    return sample + "\n  }\n}"
+
+
+async def test_typescript_fetch_of_the_playground(stand: Stand, models: None) -> None:
+    """The same parser prints the story of a run without panels, and those of three panels, mixed as they come."""
+    plain = await typescript(stand, fetching('model: "claude-sonnet-4-6",'))
+    panels = ", ".join(f'{{ id: "{panel}", model: "claude-sonnet-4-6" }}' for panel in "abc")
+    three = await typescript(stand, fetching(f"panels: [{panels}],"))
+
+    assert plain.out == SAID
+    assert sorted(three.out) == sorted(3 * SAID)
+
+
+async def test_typescript_fetch_of_a_panel_that_fails(stand: Stand, models: None) -> None:
+    """The same parser throws at a panel's error frame, as it does at any."""
+    panels = 'panels: [{ id: "a", model: "claude-sonnet-4-6" }, { id: "b", model: "nobody" }],'
+    sample = f"try {{ {fetching(panels)} }} catch (error) {{ console.log('thrown: ' + (error as Error).message); }}"
+
+    run = await typescript(stand, sample)
+
+    assert "thrown: The model does not exist" in run.out
 
 
 async def test_python_cancel(stand: Stand, models: None) -> None:

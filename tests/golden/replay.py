@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import asdict
+import msgspec
 
 from gateway.core.call import Call, CallOptions, UpstreamRequest
 from gateway.core.catalog import ClientDialectName, Key, Mode, Model, Provider, Route, Tier
@@ -181,7 +181,7 @@ def _request(request: UpstreamRequest) -> bytes:
 
 
 def _pretty(receipt: Receipt) -> bytes:
-    return _json(asdict(row_of(receipt)))
+    return _indented(msgspec.json.encode(row_of(receipt)))
 
 
 def _indented(body: bytes) -> bytes:

@@ -37,7 +37,7 @@ def test_row_is_the_receipt() -> None:
         **{name: getattr(USAGE, name) for name in asdict(USAGE)},
     }
     assert row == {name: rendered.get(name, name) for name in row}
-    assert [field.name for field in fields(Row)][-3:] == ["session_id", "agent_id", "user"]
+    assert [field.name for field in fields(Row)][-4:] == ["session_id", "agent_id", "user", "source"]
 
 
 def test_extension_begins_as_announced() -> None:

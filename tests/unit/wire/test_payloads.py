@@ -229,3 +229,9 @@ def test_text_that_was_set_aside_is_counted() -> None:
 
     assert held is not None
     assert prompt_tokens(call_of("openai_chat", small, held)) == prompt_tokens(call_of("openai_chat", body, None))
+
+
+def test_marks_of_panels() -> None:
+    """The mark of a panel's request is that of its run, without what the client has called the panel."""
+    assert mark_of("req_0123456789ab0123456789abcdef0123-a_panel") == MARK
+    assert (len(MARK), len(mark_of("req_short"))) == (32, 32)
