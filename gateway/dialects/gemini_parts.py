@@ -11,6 +11,7 @@ from gateway.dialects.failures import malformed
 from gateway.dialects.neutral import AnswerEvent, Argued, Called, Cited, Pictured, Said, Thought
 from gateway.dialects.openai_stream import MAX_TOOL_CALLS
 from gateway.dialects.part_signatures import Kind, write_signature
+from gateway.wire.headers import MAX_ID_CHARS
 
 _PLACE = ("startIndex", "endIndex")
 # Members that are read, or that say nothing by themselves.
@@ -36,7 +37,7 @@ class PartReader:
         self.note: str | None = None
         self._images = 0
         self._ids: set[str] = set()
-        self._cited: set[tuple[object, ...]] = set()
+        self._cited: set[int] = set()  # digests: what is cited may be long
 
     def take(self, parts: object, answer_id: str) -> list[AnswerEvent]:
         """
@@ -69,7 +70,7 @@ class PartReader:
             if not isinstance(uri, str) or not uri:  # a licence without an address
                 continue
             title = source.get("title")
-            key = (uri, *(source[name] if type(source.get(name)) is int else 0 for name in _PLACE))
+            key = hash((uri, *(source[name] if type(source.get(name)) is int else 0 for name in _PLACE)))
             if key not in self._cited and len(self._cited) < MAX_CITATIONS:
                 self._cited.add(key)
                 words = {"url": uri, "title": title if isinstance(title, str) else "", "cited_text": ""}
@@ -116,8 +117,9 @@ class PartReader:
         return [*out, Argued(slot, msgspec.json.encode(arguments).decode())]
 
     def _id_of(self, said: object, slot: int, answer_id: str) -> str:
-        """The provider's id; one of ours where it has none, or gives the same to two calls."""
-        told = said if isinstance(said, str) and said and said not in self._ids else f"call_{answer_id}_{slot}"
+        """The provider's id; one of ours where it has none, or a very long one, or gives the same to two calls."""
+        fits = isinstance(said, str) and 0 < len(said) <= MAX_ID_CHARS and said not in self._ids
+        told = str(said) if fits else f"call_{answer_id}_{slot}"
         self._ids.add(told)
         return told
 

@@ -292,6 +292,16 @@ def test_errors_in_the_stream() -> None:
     assert failure_of(error) == failure_of(GT("a"), error) == "in_band"
 
 
+def test_a_finish_that_was_none() -> None:
+    """Words behind a finish take it back: the answer is whole when the model has stopped again, and cut before."""
+    early = [GT("a", finish="STOP", tokens=(1, 1)), GT("b", tokens=(1, 2))]
+
+    cut, whole_ = hear(to_chat(), early), hear(to_chat(), [*early, GC(finish="MAX_TOKENS", tokens=(1, 2))])
+
+    assert (cut.end, whole_.end) == ("interrupted", "finished")
+    assert whole_.items[-3]["choices"][0]["finish_reason"] == "length"
+
+
 def test_errors_behind_the_finish_are_a_remark() -> None:
     """Once the model has stopped nothing turns its answer into a failure."""
     heard = hear(to_chat(), [GT("a", finish="STOP", tokens=(1, 1)), b'data: {"error":{"code":500}}\n\n'])
@@ -485,6 +495,24 @@ def test_a_picture_may_be_long() -> None:
     check_openai(heard)
     assert heard.end == "finished"
     assert heard.items[1]["choices"][0]["delta"]["images"][0]["image_url"]["url"] == f"data:image/png;base64,{data}"
+
+
+def test_a_long_event_that_is_no_picture() -> None:
+    """Room for pictures is no room for megabytes of escapes, which would hold every other stream."""
+    heard = hear(to_chat(), [GT("é\n" * 600_000)])
+
+    assert heard.lane.failure is not None
+    assert heard.lane.failure.reason == "malformed"
+
+
+def test_ids_that_are_no_ids() -> None:
+    """An id of a provider that is longer than any is replaced, and the answer's is cut."""
+    call = {"functionCall": {"name": "f", "args": {}, "id": "i" * 300}}
+
+    said = read(GC(call, finish="STOP", responseId="r" * 300))
+
+    assert said[0] == Begin("r" * 256)
+    assert said[1] == Called(0, f"call_{'r' * 40}_0", "f")
 
 
 def test_pictures_for_messages() -> None:
