@@ -22,13 +22,12 @@ class CandidateReader:
         parts: What it has said.
     """
 
-    def __init__(self, id_suffix: str) -> None:
+    def __init__(self) -> None:
         self.has_stopped = False
         self.parts = PartReader()
-        self._suffix = id_suffix  # calls of candidates are told apart by it
         self._finish = ""  # the reason as last said
 
-    def take(self, candidate: dict[str, Any], answer_id: str, payload: bytes) -> list[AnswerEvent]:
+    def take(self, candidate: dict[str, Any], payload: bytes) -> list[AnswerEvent]:
         """
         What *candidate* says in one chunk, or as a whole.
 
@@ -40,7 +39,7 @@ class CandidateReader:
         if stops and (failure := failed(str(reason), payload.decode("utf-8", "replace"))) is not None:
             raise UpstreamFailed(failure)
         parts = content.get("parts") if isinstance(content, dict) else None
-        said = self.parts.take(parts, answer_id + self._suffix)
+        said = self.parts.take(parts)
         said += _scores(candidate.get("logprobsResult"))
         said += self.parts.cite(candidate.get("citationMetadata"))
         if stops:

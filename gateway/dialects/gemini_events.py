@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +25,6 @@ MAX_CANDIDATES = 8  # by Google's reference, `candidateCount`
 _LONG = 1024 * 1024  # other dialects take no longer event; here a picture may be
 _BREAKS = bytes(range(0x20)) + b'"\\\x7f'  # where `ascii_json` begins anew
 _MAX_BREAKS = 100_000  # 0.1 s of the loop's time (measured); an event with a picture has some hundred
-_NO_ID_CHAR = re.compile(r"[^a-zA-Z0-9_-]+")  # what clients take in the ids of calls
-_MAX_ID_CHARS = 40  # of the answer's id in one that we make: with prefix and slot within the 64 that are usual
 
 
 class GeminiReader(AnswerState):
@@ -110,11 +107,10 @@ class GeminiReader(AnswerState):
         begun = []
         reader = self._candidates.get(index)
         if reader is None:
-            reader = self._candidates[index] = CandidateReader(f"_{index}" if index else "")
+            reader = self._candidates[index] = CandidateReader()
             begun = [Begin()] if index else []
-        answer_id = _NO_ID_CHAR.sub("", self._id or "")[-_MAX_ID_CHARS:]
         was_stopped = reader.has_stopped
-        said = reader.take(candidate, answer_id, payload)
+        said = reader.take(candidate, payload)
         self.note = self.note or reader.parts.note
         if said or reader.has_stopped != was_stopped:
             self.progress += 1

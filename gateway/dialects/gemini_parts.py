@@ -39,9 +39,9 @@ class PartReader:
         self._ids: set[str] = set()
         self._cited: set[int] = set()  # digests: what is cited may be long
 
-    def take(self, parts: object, answer_id: str) -> list[AnswerEvent]:
+    def take(self, parts: object) -> list[AnswerEvent]:
         """
-        What *parts* say; *answer_id* makes ids for calls that have none.
+        What *parts* say.
 
         Raises:
             UpstreamFailed: A call without a name or without an object for its arguments, or too many of them.
@@ -54,7 +54,7 @@ class PartReader:
             signature = part.get("thoughtSignature")
             signed = signature if isinstance(signature, str) and signature else None
             if "functionCall" in part:
-                out += self._call(part["functionCall"], signed, answer_id)
+                out += self._call(part["functionCall"], signed)
             elif part.get("thought") is True:
                 out += self._think(part, signed)
             else:
@@ -99,7 +99,7 @@ class PartReader:
         out: list[AnswerEvent] = [Thought(text)] if isinstance(text, str) and text else []
         return out + _signed("thought", 0, signed)
 
-    def _call(self, call: object, signed: str | None, answer_id: str) -> list[AnswerEvent]:
+    def _call(self, call: object, signed: str | None) -> list[AnswerEvent]:
         name = call.get("name") if isinstance(call, dict) else None
         if not isinstance(call, dict) or not isinstance(name, str) or not name:
             raise UpstreamFailed(malformed("a call without a name"))
@@ -108,7 +108,7 @@ class PartReader:
         slot, self.calls = self.calls, self.calls + 1
         self.has_spoken = True
         out = _signed("call", slot, signed)
-        out.append(Called(slot, self._id_of(call.get("id"), slot, answer_id), name))
+        out.append(Called(slot, self._id_of(call.get("id")), name))
         arguments = call.get("args")
         if arguments is None or arguments == {}:
             return out
@@ -116,12 +116,12 @@ class PartReader:
             raise UpstreamFailed(malformed("tool arguments that are no object"))
         return [*out, Argued(slot, msgspec.json.encode(arguments).decode())]
 
-    def _id_of(self, said: object, slot: int, answer_id: str) -> str:
-        """The provider's id; one of ours where it has none, or a very long one, or gives the same to two calls."""
-        fits = isinstance(said, str) and 0 < len(said) <= MAX_ID_CHARS and said not in self._ids
-        told = str(said) if fits else f"call_{answer_id}_{slot}"
-        self._ids.add(told)
-        return told
+    def _id_of(self, said: object) -> str:
+        """The provider's id; none where it has none, or a very long one, or gives the same to two calls."""
+        if not isinstance(said, str) or len(said) > MAX_ID_CHARS or said in self._ids:
+            return ""
+        self._ids.add(said)
+        return said
 
     def _remark(self, note: str) -> None:
         self.note = self.note or note

@@ -146,7 +146,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
     """What a chat client sends back of an answer is, part by part, what the provider said, signed as it was."""
     message = _message(answered(to_chat, ANSWER))
 
-    turns = contents(HI, message, gave("i1"), gave("call_r1_1"), tools=[TOOL])
+    turns = contents(HI, message, gave("i1"), gave("call_1_1"), tools=[TOOL])
 
     assert turns[1] == {
         "role": "model",
@@ -154,7 +154,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
             {"text": "Once 北🦀", "thoughtSignature": "s0=="},
             {"inlineData": {"mimeType": "image/png", "data": "AA=="}, "thoughtSignature": "s2=="},
             CALL,
-            {"functionCall": {"id": "call_r1_1", "name": "now", "args": {}}},
+            {"functionCall": {"id": "call_1_1", "name": "now", "args": {}}},
         ],
     }
 
