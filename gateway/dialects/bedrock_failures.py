@@ -36,15 +36,8 @@ _STATUSES = {
     "unrecognizedclientexception": 403,
     "validationexception": 400,
 }
-# Wordings of a ValidationException, in lower case: as users of several models report them.
-_TOO_LONG = (
-    "input is too long",
-    "too many input tokens",
-    "input tokens exceed",
-    "exceed context limit",
-    "exceeds maximum length",
-)
-# Not the caller's mistake: the route names a model that is not there, or not to be had by that name or that account.
+# Wordings of a ValidationException, in lower case, as users report them. They are not about the caller's mistake: the
+# route names a model that is not there, or not to be had by that name or that account.
 _NO_SUCH_MODEL = ("model identifier is invalid", "on-demand throughput isn", "operation not allowed")
 
 
@@ -66,15 +59,10 @@ def fault_failure(event: Fault) -> Failure:
 def _judged(name: str, status: int, headers: Mapping[str, str], said: dict[str, Any], now_epoch_s: float) -> Failure:
     status = _STATUSES.get(name.lower(), status)
     words = _text(said, "message") or _text(said, "Message") or _text(said, "originalMessage")
-    error = {"type": name, "message": words, "code": _code(words.lower()) if status == 400 else None}
+    code = "model_not_found" if any(wording in words.lower() for wording in _NO_SUCH_MODEL) else None
+    error = {"type": name, "message": words, "code": code if status == 400 else None}
     # in the form in which other vendors say it
     return read_standard("bedrock_converse", status, headers, msgspec.json.encode({"error": error}), now_epoch_s)
-
-
-def _code(words: str) -> str | None:
-    if any(wording in words for wording in _TOO_LONG):
-        return "context_length_exceeded"
-    return "model_not_found" if any(wording in words for wording in _NO_SUCH_MODEL) else None
 
 
 def _members(body: bytes) -> dict[str, Any]:

@@ -61,7 +61,6 @@ def test_kinds(how: str, name: str, status: int, kind: Any, reason: str, retryab
         "The model returned the following errors: input length and `max_tokens` exceed context limit: 1 + 2 > 2",
         "Too many input tokens. Max input tokens: 8192, request input token count: 9000",
         "This model's maximum context length is 8192 tokens. Please reduce the length of the prompt",
-        "Malformed input request: expected maxLength: 20, the input exceeds maximum length",
     ],
 )
 def test_calls_that_are_too_long(words: str) -> None:
