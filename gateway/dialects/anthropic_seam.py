@@ -39,9 +39,10 @@ class AnthropicSeam(Seam):
             self._open = None
         elif name == _DELTA:
             delta = _member(members, "delta")
-            if delta.get("type") != "text_delta":
+            text = delta.get("text")
+            if delta.get("type") != "text_delta" or not isinstance(text, str):
                 return False
-            self._add(delta.get("text") or "")
+            self._add(text)
         return name not in _ENDS
 
     def _join(self, name: bytes, data: bytes) -> bytes:

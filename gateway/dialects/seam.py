@@ -13,7 +13,8 @@ import msgspec
 from gateway.wire.sse import frame
 
 MAX_TOLD_CHARS = 262_144  # some 64,000 tokens, more than nearly all models answer; what is longer is not continued
-UNREADABLE = (msgspec.DecodeError, OverflowError, RecursionError)  # as numbers of over 64 bits in strangers' members
+# Lanes pass on what they do not look at: a stranger's members may be absent, of any type, or numbers of over 64 bits.
+UNREADABLE = (msgspec.DecodeError, OverflowError, RecursionError, KeyError, TypeError, AttributeError)
 
 
 class Joint:

@@ -13,11 +13,17 @@ from gateway.dialects.anthropic_seam import AnthropicSeam
 from gateway.dialects.openai_seam import OpenAISeam
 from gateway.dialects.seam import MAX_TOLD_CHARS, Joint, Seam
 from tests.support.frames import named, text_of
-from tests.support.notation import CBD, CBJ, CBS, CBX, DONE, FIN, MD, MS, MX, TC, R, T, chunk, data
+from tests.support.notation import CBD, CBJ, CBS, CBX, DONE, FIN, MD, MS, MX, TC, R, T, chunk, data, event
 
 OPENAI_TOLD = R() + T("Once ") + T("upon")
 ANTHROPIC_TOLD = MS(7) + CBS(0) + CBD(0, "Once ") + CBD(0, "upon")
 OTHER = {"id": "c2", "created": 9}
+EVENTS = (
+    None, "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "x",
+)  # fmt: skip
+MEMBERS = (
+    "choices", "delta", "content", "text", "type", "index", "content_block", "id", "finish_reason", "usage", "object",
+)  # fmt: skip
 
 
 def told(*frames: bytes, echoes: bool = False) -> OpenAISeam:
@@ -78,6 +84,7 @@ def test_text(seam: type[Seam], frames: bytes) -> None:
         pytest.param(AnthropicSeam, ANTHROPIC_TOLD + CBX(0) + CBS(1, "tool_use"), id="tool_use"),
         pytest.param(AnthropicSeam, MS(7) + CBS(0, "thinking") + CBX(0) + CBS(1) + CBD(1, "a"), id="thinking"),
         pytest.param(AnthropicSeam, ANTHROPIC_TOLD + CBJ(0, "{"), id="odd delta"),
+        pytest.param(AnthropicSeam, ANTHROPIC_TOLD + CBD(0, ["a"]), id="text that is none"),  # type: ignore[arg-type]
     ],
 )
 def test_no_text(seam: type[Seam], frames: bytes) -> None:
@@ -199,3 +206,25 @@ def test_held_text_is_not_lost() -> None:
 
     assert text_of([each for each in one.split(b"\n\n") if each]) == "Once"
     assert two == CBD(0, "Once") + CBX(0) + MD() + MX
+
+
+_VALUES = st.recursive(
+    st.none() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False) | st.sampled_from(("a", "text_delta")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), _VALUES), max_size=6), st.sampled_from([OpenAISeam, AnthropicSeam]))
+def test_strangers_members(events: list[tuple[str | None, Any]], kind: type[Seam]) -> None:
+    """Whatever shapes a provider's members have, neither part raises, and every frame that leaves is whole."""
+    frames = b"".join(data(value) if name is None else event(name, value) for name, value in events)
+    seam = kind()
+
+    seam.hear(frames)
+    assert seam.is_open in (True, False)
+    seam.resume(echoes=True)
+    out = seam.join(frames)
+
+    assert out == b"" or out.endswith(b"\n\n")
+    assert all(b"data: " in each for each in out.split(b"\n\n")[:-1])
