@@ -33,7 +33,7 @@ WHOLE: dict[str, list[bytes]] = {
     PREFIXED: [R(), T("Once upon"), T(" a"), T(" time"), FIN() + U(11, 2) + DONE],
     PREFILLED: [MS(11), CBS(0), CBD(0, " a"), CBD(0, " time"), CBX(0), MD(usage=2) + MX],
 }
-TOLD = 3  # tokens of "Once upon " by our own count
+TOLD = 3  # tokens of "Once upon " at least: our own count goes by the family of the model
 each_side = pytest.mark.parametrize("side", [OPENAI, ANTHROPIC], ids=lambda side: side.name)
 each_second = pytest.mark.parametrize("second", [PREFIXED, PREFILLED])
 
@@ -96,6 +96,11 @@ async def book(place: Place) -> Book:
     return Book(place.gateway)
 
 
+def told(row: dict[str, Any]) -> int:
+    """The tokens of the first part."""
+    return int(row["parts"][0].rpartition("+")[2])
+
+
 def extension_of(side: Side, reply: Reply) -> dict[str, Any]:
     """The last `_anoman` of a stream."""
     found = [data["_anoman"] for _, data in named(blocks(reply.body)) if isinstance(data, dict) and "_anoman" in data]
@@ -121,21 +126,20 @@ async def test_one_answer(place: Place, book: Book, side: Side, second: str) -> 
         assert {data["id"] for data in chunks} == {"c1"}
         assert sum("role" in data["choices"][0]["delta"] for data in chunks) == 1
         usage = next(data["usage"] for data in chunks if data.get("usage"))
-        assert usage["completion_tokens"] == TOLD + 2
-        assert usage["total_tokens"] == usage["prompt_tokens"] + TOLD + 2
+        assert usage["completion_tokens"] == row["completion_tokens"]
+        assert usage["total_tokens"] == usage["prompt_tokens"] + row["completion_tokens"]
     else:
         kinds = [name for name, _ in said if name not in ("ping", "content_block_delta")]
         assert kinds == [
             "message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop",
         ]  # fmt: skip
         assert {data["index"] for name, data in said if name and name.startswith("content_block")} == {0}
-        assert said[-2][1]["usage"]["output_tokens"] == TOLD + 2
+        assert said[-2][1]["usage"]["output_tokens"] == row["completion_tokens"]
     assert extension_of(side, reply)["routing"]["continued"] is True
     assert (row["outcome"], row["continued"], row["failure_class"]) == ("completed", True, None)
     assert [attempt.rpartition(":")[2] for attempt in row["attempts"]] == ["failed", "ok"]
-    assert [part.rpartition("+")[2] for part in row["parts"]] == [str(TOLD), "2"]
     assert row["parts"][1].endswith(f"{second}:11+2")
-    assert row["completion_tokens"] == TOLD + 2
+    assert row["completion_tokens"] == told(row) + 2 >= TOLD + 2
 
 
 @each_side
@@ -146,13 +150,13 @@ async def test_what_the_second_is_asked(place: Place, book: Book, side: Side, se
     place.script(side, second)
 
     _, (_, asked) = await place.ask(side, slug(side, second), max_tokens=50)
-    await book.settled(1)
+    (row,) = await book.settled(1)
 
     last = asked.json["messages"][-1]
     texts = last["content"] if isinstance(last["content"], str) else last["content"][0]["text"]
     assert (last["role"], texts, len(asked.json["messages"])) == ("assistant", "Once upon", 2)
     assert last.get("prefix", False) is (second == PREFIXED)
-    assert asked.json["max_tokens"] == 50 - TOLD
+    assert asked.json["max_tokens"] == 50 - told(row)
 
 
 async def test_each_provider_weighs_its_part(place: Place, book: Book) -> None:
@@ -162,7 +166,7 @@ async def test_each_provider_weighs_its_part(place: Place, book: Book) -> None:
     reply, _ = await place.ask(OPENAI, slug(OPENAI, PREFIXED))
     (row,) = await book.settled(1)
 
-    first = row["prompt_tokens"] + TOLD
+    first = row["prompt_tokens"] + told(row)
     assert row["weighted_tokens"] == int(4 * (first * 1.0 + 2 * 0.3) + 0.5)
     assert extension_of(OPENAI, reply)["weighted_tokens"] == row["weighted_tokens"]
 
@@ -179,7 +183,7 @@ async def test_the_second_breaks_too(place: Place, book: Book, side: Side, secon
     frames = blocks(reply.body)
     tokens = row["completion_tokens"]
     assert interruption(side, frames) == {"failure_class": "upstream_error", "completion_tokens": tokens}
-    assert tokens > TOLD
+    assert tokens > told(row)
     assert text_of(frames).startswith("Once upon a")
     assert (row["outcome"], len(seen), row["continued"]) == ("interrupted", 2, True)
     assert [attempt.rpartition(":")[2] for attempt in row["attempts"]] == ["failed", "failed"]
@@ -218,7 +222,9 @@ async def test_the_second_never_speaks(place: Place, book: Book, side: Side, fau
     reply, _ = await place.ask(side, slug(side, second))
     (row,) = await book.settled(1)
 
-    assert interruption(side, blocks(reply.body)) == {"failure_class": "upstream_error", "completion_tokens": TOLD}
+    tokens = row["completion_tokens"]
+    assert interruption(side, blocks(reply.body)) == {"failure_class": "upstream_error", "completion_tokens": tokens}
+    assert tokens >= TOLD
     assert (row["provider_model"], row["continued"], row["parts"]) == ("first", False, [])
     assert row["outcome"] == "interrupted"
 
@@ -228,7 +234,7 @@ CHAT_DEMANDS: dict[str, dict[str, Any]] = {
     "several": {"n": 2},
     "form": {"response_format": {"type": "json_object"}},
     "unknown": {"a_member_of_tomorrow": 1},
-    "nothing left": {"max_tokens": TOLD},
+    "nothing left": {"max_tokens": TOLD - 1},
     "own beginning": {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well,"}]},
 }
 
@@ -241,7 +247,7 @@ async def test_calls_that_are_not_continued(place: Place, book: Book, demand: st
     reply, seen = await place.ask(OPENAI, slug(OPENAI, PREFIXED), **CHAT_DEMANDS[demand])
     (row,) = await book.settled(1)
 
-    assert interruption(OPENAI, blocks(reply.body))["completion_tokens"] == TOLD
+    assert interruption(OPENAI, blocks(reply.body))["completion_tokens"] >= TOLD
     assert (len(seen), row["continued"]) == (1, False)
 
 
@@ -260,7 +266,7 @@ async def test_messages_that_are_not_continued(place: Place, book: Book, demand:
     reply, seen = await place.ask(ANTHROPIC, slug(ANTHROPIC, PREFILLED), **MESSAGES_DEMANDS[demand])
     await book.settled(1)
 
-    assert interruption(ANTHROPIC, blocks(reply.body))["completion_tokens"] == TOLD
+    assert interruption(ANTHROPIC, blocks(reply.body))["completion_tokens"] >= TOLD
     assert len(seen) == 1
 
 
