@@ -14,7 +14,10 @@ INPUTS = {"source.txt", "request.json", *OTHERS.values()}
 ANSWERS = {"upstream.sse", "upstream.events", "upstream.json", "upstream_error.json"}
 KINDS = {
     "openai": {"text", "tools", "reasoning", "length", "cached", "refusal", "content_filter", "error_midstream"},
-    "anthropic": {"text", "tools", "thinking", "max_tokens", "cached", "refusal", "error_midstream"},
+    "anthropic": {
+        "text", "tools", "thinking", "max_tokens", "cached", "refusal", "error_midstream", "json_mode",
+        "json_json_mode", "names",
+    },
     "deepseek": {"text", "tools", "reasoning", "length", "cached", "cut"},
     "gemini": {
         "text", "tools", "reasoning", "budget", "length", "cached", "refusal", "blocked", "recited", "picture",
