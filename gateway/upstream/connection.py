@@ -293,6 +293,20 @@ class Connector(TCPConnector):
         """Whether somebody waits for a connection with *key*, because there may be no more of them."""
         return bool(self._waiters) and bool(self._waiters.get(key))
 
+    def lend(self, key: ConnectionKey, wire: Wire) -> Connection:
+        """*wire*, which was taken back before, for one request more."""
+        return Connection(self, key, wire, self._loop)
+
+    def take_back(self, connection: Connection) -> Wire:
+        """The wire of *connection*, which is of no use to its holders any more. It still counts for the limit."""
+        wire = wire_of(connection)
+        connection._protocol = None
+        return wire
+
+    def drop(self, key: ConnectionKey, wire: Wire) -> None:
+        """Close *wire*, which was taken back before."""
+        self._release(key, wire, should_close=True)
+
     async def dial(self, request: ClientRequest, usable: Callable[[Wire], bool], within_s: float) -> Connection:
         """A connection for *request* that is *usable*: a new one, or where one had to be waited for also a used one.
 

@@ -8,7 +8,7 @@ from collections import deque
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 
-from gateway.upstream.connection import Connector, wire_of
+from gateway.upstream.connection import Connector, Wire, wire_of
 
 
 class Shelf:
@@ -27,33 +27,37 @@ class Shelf:
         self._key = key
         self._idle_s = idle_s
         self._loop = asyncio.get_running_loop()
-        self._resting: deque[tuple[Connection, float]] = deque()  # with the loop's time, oldest first
+        self._resting: deque[tuple[Wire, float]] = deque()  # with the loop's time, oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self) -> Connection | None:
         """The connection that was used last of those that may serve a request; it is the caller's from here on."""
         while self._resting:
-            connection, _ = self._resting.pop()
-            if wire_of(connection).is_fit():
-                return connection
-            connection.close()
+            wire, _ = self._resting.pop()
+            if wire.is_fit():
+                return self._connector.lend(self._key, wire)
+            self._connector.drop(self._key, wire)
         return None
 
     def put(self, connection: Connection) -> None:
-        """Have *connection* rest, whose answer has ended; it is closed instead when the answer leaves a doubt."""
-        wire = wire_of(connection)
-        if wire.should_close or self._connector.is_waited_for(self._key):
+        """
+        Have *connection* rest, whose answer has ended; it is closed instead when the answer leaves a doubt.
+
+        Whoever still holds it cannot do anything with it any more: the next request has it.
+        """
+        if wire_of(connection).should_close or self._connector.is_waited_for(self._key):
             connection.release()
             return
+        wire = self._connector.take_back(connection)
         wire.rest()
-        self._resting.append((connection, self._loop.time()))
+        self._resting.append((wire, self._loop.time()))
         if self._timer is None:
             self._timer = self._loop.call_later(self._idle_s, self._close_old)
 
     def clear(self) -> None:
         """Close all of them."""
         while self._resting:
-            self._resting.popleft()[0].close()
+            self._connector.drop(self._key, self._resting.popleft()[0])
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -61,10 +65,10 @@ class Shelf:
     def _close_old(self) -> None:
         now_s, self._timer = self._loop.time(), None
         while self._resting:
-            connection, since_s = self._resting[0]
+            wire, since_s = self._resting[0]
             left_s = since_s + self._idle_s - now_s
             if left_s > 0:
                 self._timer = self._loop.call_later(left_s, self._close_old)
                 return
             self._resting.popleft()
-            connection.close()
+            self._connector.drop(self._key, wire)

@@ -278,6 +278,28 @@ async def test_a_fresh_connection(upstream: AiohttpUpstream, peer: RawPeer) -> N
     assert other is not conn
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["resting", "reused"])
+async def test_closing_what_is_over(upstream: AiohttpUpstream, peer: RawPeer, begun: bool) -> None:
+    """Whoever closes a request whose answer has ended does nothing to its connection, nor to whose it is now."""
+    over = upstream.ask(request(peer.url), lambda: None)
+    conn = await peer.accept()
+    await conn.request()
+    await conn.send(answer(b"a"))
+    got = await over.answer()
+    assert await got.read() == b"a"
+    if not begun:
+        over.close()
+        got.close()
+
+    task = asyncio.create_task(dial(upstream, request(peer.url)))
+    await conn.request()
+    over.close()
+    got.close()
+    await conn.send(answer(b"b"))
+
+    assert await (await task).read() == b"b"
+
+
 async def test_a_fresh_connection_where_there_may_be_one(peer: RawPeer) -> None:
     """Those that rest make room for it: nobody else would."""
     upstream = client(replace(LIMITS, max_connections=1))
