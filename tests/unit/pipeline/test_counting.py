@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import Catalog, DialectName, Drain, Key, Model, Provider, Route, Tier
 from gateway.core.errors import SHUTDOWN, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price
@@ -25,7 +25,7 @@ from tests.unit.pipeline.scene import MODES, ONE, Scene, at, virtual_loop
 
 COUNTED = Play((b'{"input_tokens":14,"context_management":{"original_input_tokens":20}}', EOF), headers=JSON)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Hello there"}],"tools":[]}'
-SERVES = {"a": "anthropic_messages", "b": "anthropic_messages", "o": "openai_chat"}
+SERVES: dict[str, DialectName] = {"a": "anthropic_messages", "b": "anthropic_messages", "o": "openai_chat"}
 
 
 def call() -> Call:
@@ -34,15 +34,18 @@ def call() -> Call:
     return counting.read_call(BODY, CallOptions(), ())
 
 
-def route(name: str) -> Route:
-    dialect = SERVES[name]
-    return Route(Provider(name, dialect, f"https://{name}.test", "cloud_direct", "US", ONE), "m")  # type: ignore[arg-type]  # by name
+def route(name: str, drain: Drain | None = None) -> Route:
+    dialect: DialectName = SERVES[name]
+    return Route(Provider(name, dialect, f"https://{name}.test", "cloud_direct", "US", ONE, drain=drain), "m")
 
 
-def scene(*plays: Play, routes: str = "a", breaker: BreakerRules | None = None) -> Scene:
+def scene(
+    *plays: Play, routes: str = "a", breaker: BreakerRules | None = None, drain: Drain | None = None
+) -> Scene:  # fmt: skip
     """A count of the prompt by *routes*, one letter each."""
     out = Scene(*plays, breaker=breaker, routes=tuple(routes))
-    model = Model("m", "mid", ONE, Price(10**6, 10**6, 10**6, 10**6), tuple(map(route, routes)), context_window=1000)
+    ways = tuple(route(name, drain) for name in routes)
+    model = Model("m", "mid", ONE, Price(10**6, 10**6, 10**6, 10**6), ways, context_window=1000)
     out._pipeline = Pipeline((Choose(Catalog({"m": model}, MODES)),), out.services, out.running)
     out.exchange.call, out.exchange.endpoint = call(), "count_tokens"
     return out
@@ -151,6 +154,20 @@ async def test_leaving_costs_nothing(head_s: float) -> None:
 
     assert (outcome, told.left_s) == ("cancelled", 3.0)
     assert (told.receipt.usage.total_tokens, told.receipt.cost_pico_usd) == (0, 0)
+
+
+async def test_a_count_is_not_read_on() -> None:
+    """Where answers are read on for the books, a count is not: it has no place in them."""
+    told = scene(Play(headers=JSON), drain=Drain(max_s=30.0, max_tokens=100))
+    told.start()
+    await at(3.0)
+
+    told.sink.leave()
+    left_at_once_s = told.left_s
+    told.leave()
+    outcome = await told.end()
+
+    assert (left_at_once_s, outcome, told.receipt.on_cancel) == (3.0, "cancelled", "abort")
 
 
 async def test_shutdown_is_answered() -> None:
