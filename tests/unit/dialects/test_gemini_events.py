@@ -197,10 +197,10 @@ def test_blocked_prompts(open_door: OpenDoor, reason: str) -> None:
 # -- counts --
 
 
-def test_thinking_is_billed() -> None:
+def test_use_10_thinking_is_billed() -> None:
     """Thinking is counted beside the answer there, and is part of the completion here."""
-    assert counts(GT("a", finish="STOP", tokens=(10, 3, 40))) == Counted(
-        prompt_tokens=10, completion_tokens=43, reasoning_tokens=40
+    assert counts(GT("a", finish="STOP", tokens=(20, 151, 382))) == Counted(
+        prompt_tokens=20, completion_tokens=533, reasoning_tokens=382
     )
 
 
