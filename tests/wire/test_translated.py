@@ -233,7 +233,8 @@ async def test_strict_parameters_choose_the_route(desk: Desk, path: str) -> None
 
 @each_form
 @pytest.mark.parametrize(
-    ("place", "value"), [("n", 2), ("logprobs", True), ("response_format", {"type": "json_object"})]
+    ("place", "value"),
+    [("n", 2), ("logprobs", True), ("response_format", {"type": "json_schema", "json_schema": {"name": "x"}})],
 )
 async def test_what_no_answer_may_ignore(desk: Desk, place: str, value: Any, stream: bool) -> None:
     """Several answers, log probabilities and JSON without a schema are refused where only Anthropic could answer."""
