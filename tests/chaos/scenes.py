@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gateway.providers.families import family_of
 from tests.support import frames as bodies
 from tests.support.client import Reply, Stream
 from tests.support.config import Config
@@ -47,6 +48,10 @@ class Side:
     start: bytes
     piece: Callable[[str], bytes]
     finish: bytes
+
+    def counted(self, tokens: int) -> int:
+        """What *tokens* of the vocabulary that we count with are by our count for this side's models."""
+        return round(tokens * family_of(self.model, self.model).factor)
 
     def whole(self, *texts: str) -> list[bytes]:
         """The script of a good stream."""
