@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from gateway.core.catalog import Provider
+from gateway.core.errors import Failure
 
 _TELLING = 16  # the first characters of a key are as good as its name, so a key that was cut is taken out too
 MAX_PUBLIC_CHARS = 500
@@ -72,6 +74,14 @@ def hide(body: bytes, provider: Provider) -> bytes:
             for spelled in (name, json.dumps(name, ensure_ascii=False)[1:-1]):
                 body = body.replace(spelled.encode(), b"[removed]")
     return body
+
+
+def discreet(failure: Failure, provider: Provider) -> Failure:
+    """*failure*, which *provider* told of inside an answer, with nothing in its public words that `hide` would hide."""
+    words = failure.public_message
+    if words is None:
+        return failure
+    return replace(failure, public_message=hide(words.encode("utf-8", "replace"), provider).decode("utf-8", "replace"))
 
 
 def scrub(text: str) -> str:

@@ -26,7 +26,7 @@ from gateway.dialects.base import Journey
 from gateway.dialects.failures import MAX_ERROR_BYTES
 from gateway.dialects.prompt import prompt_tokens
 from gateway.dialects.registry import DIALECTS
-from gateway.dialects.scrub import hide
+from gateway.dialects.scrub import discreet, hide
 from gateway.dialects.seam import Seam
 from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
@@ -266,6 +266,10 @@ class Opening:
                 self._watch.attempt = None  # there is no answer to be read on
                 raise UpstreamFailed(await self._read_failure(answer))
             return await accept(answer, journey_of(exchange, self._services))
+        except UpstreamFailed as exc:
+            exc.failure = discreet(exc.failure, attempt.route.provider)
+            answer.close()
+            raise
         except asyncio.CancelledError:
             if not self._watch.outlives:
                 answer.close()

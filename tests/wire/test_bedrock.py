@@ -263,6 +263,18 @@ async def test_a_call_that_is_too_long(desk: Desk, path: str, inside: bool) -> N
     assert error_of(reply)["message"] == (words if path == CHAT else f"prompt is too long: {words}")
 
 
+@each_path
+async def test_words_inside_a_stream_are_cleaned(desk: Desk, path: str) -> None:
+    """What an exception inside a stream says of our account reaches no client, like the words of an answer."""
+    plays(desk, [HEAD, exception("validationException", {"message": f"no such x for {SECRET}"})])
+
+    reply = await ask(desk, path)
+
+    assert reply.status == 400
+    assert "no such x" in error_of(reply)["message"]
+    assert not [name for name in (SECRET, CANARY) if name in error_of(reply)["message"]]
+
+
 # -- leaving, staying --
 
 
