@@ -108,7 +108,7 @@ def serve(config: str | None, host: str | None, port: int | None, workers: int |
     if settings.server.workers > 1:
         run_workers(settings, config, overrides)
     else:
-        run_single(settings, lambda: _load(config, overrides))
+        run_single(settings, lambda: _usable(_load(config, overrides)))
 
 
 def _listen_or_exit(settings: Settings) -> socket.socket:
@@ -131,7 +131,23 @@ def run_workers(settings: Settings, config: str | None, overrides: dict[str, Any
     export(PROMETHEUS_MULTIPROC_DIR=str(directory), WEB_CONCURRENCY=str(settings.server.workers))
     from gateway.master import serve_workers
 
-    serve_workers(settings, lambda: load(config, environ, overrides, presets=PRESETS), listener, directory)
+    def reread() -> Settings:
+        return _usable(load(config, environ, overrides, presets=PRESETS))
+
+    serve_workers(settings, reread, listener, directory)
+
+
+def _usable(settings: Settings) -> Settings:
+    """
+    *settings* that were read again.
+
+    Raises:
+        SettingsError: They would have every request refused, like a file that is being written at the moment.
+    """
+    missing = [name for name in ("models", "keys") if not getattr(settings, name)]
+    if missing:
+        raise SettingsError([f"{name}: there are none, which a restart may change but no reload" for name in missing])
+    return settings
 
 
 def run_single(

@@ -34,10 +34,10 @@ The file is the one named by `--config` or, without it, by `GATEWAY_CONFIG`, els
 Without a file there are no models and no keys: `serve` starts all the same, warns, and refuses every request.
 
 Everything that is wrong is reported at once, each problem with its place, and nothing starts. An unknown name is a
-problem, and so is a setting that this version would not enforce. `SIGHUP` reads the file again; if it has problems, the
-settings in force stay. `.venv/bin/python -m gateway check` prints the problems, `.venv/bin/python -m gateway settings`
-the values in force and where each came from, with keys and passwords masked. A complete file with comments is
-[examples/gateway.toml](examples/gateway.toml).
+problem, and so is a setting that this version would not enforce. `SIGHUP` reads the file again; if it has problems, or
+no models or no keys, the settings in force stay. `.venv/bin/python -m gateway check` prints the problems,
+`.venv/bin/python -m gateway settings` the values in force and where each came from, with keys and passwords masked. A
+complete file with comments is [examples/gateway.toml](examples/gateway.toml).
 """
 
 _TABLES: tuple[tuple[str, type[Any], str], ...] = (

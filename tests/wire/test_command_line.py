@@ -224,6 +224,20 @@ async def test_reload_of_a_bad_file_changes_nothing(provider: FakeProvider) -> N
     assert reply.status == 200
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_reload_of_an_empty_file_changes_nothing(provider: FakeProvider, workers: int) -> None:
+    """A file without models or keys, as one that is just being written, does not take them away from who serves."""
+    async with Gateway(standard(provider.base_url), workers=workers) as gateway:
+        (Path(gateway._home.name) / "gateway.toml").write_text("")
+        gateway.signal(signal.SIGHUP)
+        refused = await gateway.logged("settings.refused", workers)
+
+        reply = await gateway.client().request("POST", "/v1/chat/completions", chat("m"))
+
+    assert [len(line["problems"]) for line in refused] == [2] * workers
+    assert reply.status == 200
+
+
 async def demo(*options: str, **environ: str) -> tuple[asyncio.subprocess.Process, str]:
     """`gateway demo` once it serves, and what it has printed until then."""
     command = [sys.executable, "-m", "gateway", "demo", *options]
