@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run test check unit fuzz bench docs lock clean
+.PHONY: run test check unit fuzz bench golden docs lock clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m gateway demo $(ARGS)
@@ -32,6 +32,9 @@ fuzz: $(VENV)/.test
 bench: $(VENV)/.test
 	sh tests/prepare.sh nginx
 	$(BIN)/python -m tests.bench $(ARGS)
+
+golden: $(VENV)/.test
+	$(BIN)/python -m tests.golden.replay
 
 docs: $(VENV)/.run
 	$(BIN)/python -m gateway.reference docs

@@ -10,6 +10,6 @@ CHECK
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     sh "$(dirname "$0")/system.sh" python3-venv
 fi
-echo "Making a virtual environment and installing into it: half a minute." >&2
+echo "Making a virtual environment and installing into it: half a minute on an idle machine, without a word." >&2
 # --clear: what an interrupted run has left is no environment.
 "$python" -m venv --clear "$dir"

@@ -63,6 +63,12 @@ async def echo(prompt: Prompt, clock: Clock) -> Said:
         yield piece
 
 
+async def messages(prompt: Prompt, clock: Clock) -> Said:
+    answer = tools if prompt.has_to_call and not prompt.results else echo
+    async for piece in answer(prompt, clock):
+        yield piece
+
+
 async def story(prompt: Prompt, clock: Clock) -> Said:
     async for piece in clock.paced(pieces_of(STORY), TALK_PER_S):
         yield piece
@@ -126,7 +132,7 @@ BUSY = "demo-busy"
 MODELS: dict[str, Callable[[Prompt, Clock], Said] | None] = {
     "demo-echo": echo,
     "demo-chat": echo,
-    "demo-messages": echo,
+    "demo-messages": messages,
     "demo-story": story,
     "demo-tools": tools,
     "demo-vision": vision,

@@ -31,7 +31,11 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request of either dialect. `text` is what the user said last; `tool` is the first one that may be called."""
+    """A request of either dialect. `text` is what the user said last; `tool` is the first one that may be called.
+
+    Attributes:
+        has_to_call: The model may not answer without a tool.
+    """
 
     model: str
     stream: bool
@@ -40,6 +44,7 @@ class Prompt:
     text: str
     images: tuple[Image, ...]
     tool: dict[str, Any] | None
+    has_to_call: bool
     results: tuple[str, ...]
     tokens: int
 
@@ -77,6 +82,7 @@ def read_prompt(body: dict[str, Any]) -> Prompt:
         text=last,
         images=tuple(images),
         tool=_tool(body),
+        has_to_call=_choice(body).get("type") in ("tool", "any", "function", "required"),
         results=tuple(results),
         tokens=sum(len(pieces_of(text)) for text in said) + IMAGE_TOKENS * len(images),
     )
@@ -115,10 +121,14 @@ def _decoded(media_type: str, data: str) -> Image:
         raise ValueError("an image is no valid base64") from None
 
 
+def _choice(body: dict[str, Any]) -> dict[str, Any]:
+    choice = body.get("tool_choice")
+    return choice if isinstance(choice, dict) else {"type": choice}
+
+
 def _tool(body: dict[str, Any]) -> dict[str, Any] | None:
     """The tool to be called as {name, schema}: the one that is asked for by name, else the first."""
-    choice = body.get("tool_choice")
-    choice = choice if isinstance(choice, dict) else {"type": choice}
+    choice = _choice(body)
     function = choice.get("function")
     wanted = function.get("name") if isinstance(function, dict) else choice.get("name")
     for tool in _parts(body.get("tools")):

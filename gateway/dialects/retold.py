@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from gateway.dialects.neutral import AnswerEvent, Argued, Called, Finished, Other, Said
+from gateway.dialects.neutral import AnswerEvent, Argued, Called, Finished, Other, Refused, Said
 
 _TOOL_EVENTS = frozenset((Called, Argued, Finished, Other))
+_MAX_HELD_CHARS = 65_536  # of text beside an answer that is to be JSON: a refusal has some hundred
 _EMPTY = "{}"
 
 
@@ -33,6 +34,8 @@ class Retold:
         self._slots: dict[int, int] = {}  # the provider's, and the client's
         self._answer: int | None = None  # the slot whose arguments are the answer
         self._is_silent = True  # none of them has come
+        self._beside: list[str] = []  # texts, held back while a tool may still take the answer
+        self._room = _MAX_HELD_CHARS
         self._others: dict[int, Retold] = {}  # answers, by their index
         self.touches = _TOOL_EVENTS | {Said} if None in tools.values() else _TOOL_EVENTS
 
@@ -48,6 +51,8 @@ class Retold:
             return self._tell_other(event)
         if isinstance(event, Said):  # the answer is JSON; with more it would be none
             self._remark("text_beside_json")
+            self._beside.append(event.text[: self._room])
+            self._room -= len(self._beside[-1])
             return ()
         return (event,)
 
@@ -70,6 +75,8 @@ class Retold:
         return (event if slot == event.slot else Argued(slot, event.text),) if slot is not None else ()
 
     def _finish(self, event: Finished) -> Sequence[AnswerEvent]:
+        if self._answer is None and not self._slots and self._beside:
+            return (Refused("".join(self._beside)), event)  # a model that will not answer in the form says so in words
         if self._answer is None or event.reason != "tool_calls":
             return (event,)
         said = (Said(_EMPTY),) if self._is_silent else ()

@@ -72,6 +72,7 @@ def test_every_kind_is_recorded() -> None:
     """Each provider has the kinds of answers that it can give."""
     recorded = {provider: {case.name for case in CASES if case.parent.name == provider} for provider in KINDS}
 
+    assert {case.parent.name for case in CASES} == set(KINDS)
     assert [provider for provider in KINDS if not recorded[provider] >= KINDS[provider]] == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway import telemetry
+from gateway.providers.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gateway"
@@ -154,6 +155,13 @@ def test_no_catch_all() -> None:
     ]
 
     assert sorted(found) == sorted(OUTERMOST)
+
+
+def test_every_vendor_is_known() -> None:
+    """The rule about vendors' names knows every one that a preset has, `..._compatible` ones aside."""
+    names = [name for name in PRESETS if not name.endswith("_compatible")]
+
+    assert [name for name in names if not VENDORS.search(name)] == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

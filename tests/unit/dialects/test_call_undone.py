@@ -13,7 +13,7 @@ from msgspec import structs
 from gateway.core.catalog import DialectName
 from gateway.core.errors import GatewayError
 from gateway.dialects.base import Journey
-from gateway.dialects.neutral import Argued, Called, Other, Said, Target
+from gateway.dialects.neutral import AnswerEvent, Argued, Called, Finished, Other, Refused, Said, Target
 from gateway.dialects.pairs import open_lane, read_completion, translated_body
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.retold import Retold
@@ -131,6 +131,26 @@ def test_ids_that_no_provider_gives_are_never_the_same_twice() -> None:
         ids += [call[0] for call in told(out).calls.values()]
 
     assert ids == ["call_0_0", "call_0_1", "call_1_0", "call_1_1"]
+
+
+@pytest.mark.parametrize(
+    ("events", "heard_of_it"),
+    [
+        ([Said("I will "), Said("not."), Finished("stop")], [Refused("I will not."), Finished("stop")]),
+        (
+            [Said("Here: "), Called(0, "", "json"), Argued(0, "{}"), Finished("tool_calls")],
+            [Said("{}"), Finished("stop")],
+        ),
+        ([Said("x" * 70_000), Finished("length")], [Refused("x" * 65_536), Finished("length")]),
+        ([Finished("stop")], [Finished("stop")]),
+    ],
+    ids=["words alone", "words beside", "many words", "nothing"],
+)  # fmt: skip
+def test_words_where_json_was_wanted(events: list[AnswerEvent], heard_of_it: list[AnswerEvent]) -> None:
+    """A model that was made to call the tool that takes the answer, and did not, has refused; its words are told."""
+    retold = Retold("req_1", {"json": None})
+
+    assert [each for event in events for each in retold.tell(event)] == heard_of_it
 
 
 def test_several_answers_are_told_apart() -> None:
