@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -88,12 +89,18 @@ Told = tuple[Aside, Text]
 
 
 class _Turn(Struct):
-    """Blocks of one role, each with its place; those of results go first. *told* are instructions right behind it."""
+    """
+    Blocks of one role, each with its place; those of results go first.
+
+    Attributes:
+        told: Instructions right behind it. A user may go on behind some of them: so many from the front are `passed`.
+    """
 
     role: Literal["user", "assistant"]
     first: list[Block] = []
     blocks: list[tuple[Block, str]] = []
     told: list[Told] = []
+    passed: int = 0
 
     def content(self) -> list[Block]:
         return self.first + [block for block, _ in self.blocks]
@@ -108,10 +115,13 @@ class _Turns:
         self._told: list[Told] = []  # since the last turn of the user
 
     def write(self, messages: tuple[Message, ...], told: tuple[Told, ...] = ()) -> list[dict[str, Any]]:
+        before: dict[int, list[Told]] = {}
+        for aside, text in told:
+            before.setdefault(aside.turns, []).append((aside, text))
         for at, message in enumerate(messages):
-            self._tell(at, told)
+            self._tell(before.get(at, ()))
             self._take(message)
-        self._tell(len(messages), told)
+        self._tell(before.get(len(messages), ()))
         self._ids.close()
         self._end(messages)
         if self._turns[0].role == "assistant":
@@ -130,13 +140,12 @@ class _Turns:
             self._notes.translate(aside.place)
         return tuple(text for _, text in self._told)
 
-    def _tell(self, at: int, told: tuple[Told, ...]) -> None:
-        """Take the instructions that stand before message *at*: in place, if the user's turn is what they follow."""
-        for aside, text in told:
-            if aside.turns == at:
-                self._told.append((aside, text))
-                if not self._turns or self._turns[-1].role == "assistant":
-                    self._notes.translate(aside.place)
+    def _tell(self, told: Sequence[Told]) -> None:
+        """Take the instructions that stand before the next message: in place, if they follow the user's turn."""
+        self._told += told
+        if not self._turns or self._turns[-1].role == "assistant":
+            for aside, _ in told:
+                self._notes.translate(aside.place)
 
     def _take(self, message: Message) -> None:
         if message.name is not None:
@@ -166,16 +175,24 @@ class _Turns:
 
     def _turn(self, role: Literal["user", "assistant"]) -> _Turn:
         """The turn under way, if it is *role*'s; else a new one."""
-        if role == "user":
-            for aside, _ in self._told:  # they go behind what the user goes on to say
-                self._notes.translate(aside.place)
         if not self._turns or self._turns[-1].role != role:
             if self._turns and role == "assistant":
                 self._ids.close()
             self._close()
             if not self._turns or self._turns[-1].role != role:
                 self._turns.append(_Turn(role))
-        return self._turns[-1]
+        turn = self._turns[-1]
+        if role == "user":
+            self._pass(turn)
+        return turn
+
+    def _pass(self, turn: _Turn) -> None:
+        """The user goes on in *turn*: the instructions so far go behind that. A turn may have thousands: each once."""
+        turn.told += self._told
+        self._told.clear()
+        for aside, _ in turn.told[turn.passed :]:
+            self._notes.translate(aside.place)
+        turn.passed = len(turn.told)
 
     def _close(self) -> None:
         """The turn under way is over: one of the assistant may not end with thinking."""
@@ -185,9 +202,10 @@ class _Turns:
         while blocks and blocks[-1][0]["type"] in _THOUGHTS:
             self._notes.drop(blocks.pop()[1])
         if not blocks and not self._turns[-1].first:
-            self._told = self._turns.pop().told + self._told
+            self._turns.pop()
         elif self._turns[-1].role == "user":
-            self._turns[-1].told, self._told = self._turns[-1].told + self._told, []
+            self._turns[-1].told += self._told
+            self._told.clear()
 
     def _end(self, messages: tuple[Message, ...]) -> None:
         """The last turn: something has to be left of the user's; the assistant's may not end with a blank."""

@@ -57,6 +57,7 @@ class Blocks:
         self.dropped_marks = False
         self._takes_marks = takes_marks
         self._names: set[str] = set()  # of documents: two of one name are refused
+        self._numbers: dict[str, int] = {}  # by what a name begins with: that of its next document
 
     def system(self, texts: Iterable[Text]) -> list[Block]:
         """Instructions."""
@@ -127,10 +128,10 @@ class Blocks:
     def _name(self, title: str) -> str:
         """A name that no other document of the call has: the same one each time that the call is sent."""
         base = _NOT_IN_NAMES.sub(" ", title).strip()[:_MAX_NAME_CHARS].strip() or _DOCUMENT
-        name, number = base, 1
-        while name in self._names:
+        number = self._numbers.get(base, 1)
+        while (name := base if number == 1 else f"{base} ({number})") in self._names:  # another's title is this
             number += 1
-            name = f"{base} ({number})"
+        self._numbers[base] = number + 1
         self._names.add(name)
         return name
 

@@ -58,8 +58,10 @@ def result_part(result: ToolResult, name: str, *, holds_files: bool) -> tuple[Wr
     Args:
         holds_files: Whether the model takes files inside of results. By URL none does.
     """
-    inside = [part for part in result.parts if is_file(part) and holds_files and _has_data(part)]
-    outside = [part for part in result.parts if is_file(part) and part not in inside]
+    inside: list[Part] = []
+    outside: list[Part] = []
+    for file in filter(is_file, result.parts):
+        (inside if holds_files and _has_data(file) else outside).append(file)
     lines = [_words(part) for part in result.parts if not is_file(part)]
     if outside:
         lines.append(_ELSEWHERE)

@@ -48,10 +48,10 @@ def in_place(prompt: Prompt, traits: Traits) -> dict[int, list[Text]] | None:
         return None
     placed: dict[int, list[Text]] = {}
     for aside, text in zip(prompt.moved, prompt.system[-len(prompt.moved) :], strict=True):
-        behind = prompt.messages[aside.turns :]
-        if behind and any(isinstance(part, ToolResult) for part in behind[0].parts):
-            return None
         placed.setdefault(aside.turns, []).append(text)
+    behind = (message for at in placed for message in prompt.messages[at : at + 1])
+    if any(isinstance(part, ToolResult) for message in behind for part in message.parts):
+        return None
     return placed
 
 

@@ -42,15 +42,16 @@ def _with_text(found: list[Placed], plain: Placed, lengths: Mapping[int, int]) -
     Each signature gets the part of the text that its length tells. Where the lengths are not those of the text, it
     belongs to the only signature; of several, none would be that of it all.
     """
-    signed = [at for at, (_, part) in enumerate(found) if isinstance(part, Thinking) and part.signature is not None]
+    signed = {
+        at: part for at, (_, part) in enumerate(found) if isinstance(part, Thinking) and part.signature is not None
+    }
     text = plain.part
     assert isinstance(text, Thinking)
     if len(lengths) == len(signed) and sum(lengths.values()) == len(text.text):
         return _cut(found, text.text, lengths)
     rest = [placed for at, placed in enumerate(found) if at not in signed]
     if len(signed) == 1:
-        only = found[signed[0]].part
-        assert isinstance(only, Thinking)
+        (only,) = signed.values()
         text = Thinking(text.text, only.signature)
     return [Placed(plain.place, text), *rest]
 

@@ -14,6 +14,7 @@ from tests.unit.dialects.translating import TARGET, written
 PLAIN, PLACING = TARGET, structs.replace(TARGET, traits=traits_of("claude-opus-4-8"))
 CALL = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "ok"}
+SIGNED = {"type": "reasoning.text", "text": "hm", "signature": "s"}
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -156,3 +157,13 @@ def test_older_claudes_get_them_in_front(model: str) -> None:
     assert outline(out["messages"]) == ["user: A"]
     assert out["system"] == [{"type": "text", "text": "X"}]
     assert "messages[1]" in out.translated
+
+
+def test_the_user_goes_on_behind_a_thought_that_was_left_out() -> None:
+    """An instruction that has to move behind what the user goes on to say is noted, whatever stood between them."""
+    thought = {"role": "assistant", "content": None, "reasoning_details": [SIGNED]}
+
+    body = written(said("user", "A"), said("system", "X"), thought, said("user", "B"), target=PLACING)
+
+    assert outline(body["messages"]) == ["user: A B", "system: X"]
+    assert "messages[1]" in body.translated
