@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from gateway.core.errors import Failure, UpstreamFailed
 from gateway.core.usage import count
 from gateway.dialects.bedrock_chunk import StopFields
 from gateway.dialects.neutral import AnswerEvent, Counted, Finished, Reason
@@ -19,10 +20,18 @@ REASONS: dict[str, Reason] = {
     "content_filtered": "refusal",
     "model_context_window_exceeded": "context_window",
 }
+# The model wrote what is no answer: a call's arguments may be half a JSON. The route is well, as in `gemini_endings`.
+_FAILED = frozenset(("malformed_model_output", "malformed_tool_use"))
 MAX_WORD_CHARS = 64  # of a stop reason that we do not know; theirs have up to 29
 # `usage` in the API reference. `inputTokens` excludes what was read from the cache and written to it, by the user
 # guide's chapter on prompt caching.
 _PROMPT = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+
+
+def check(said: str | None) -> None:
+    """Raises UpstreamFailed where the `stopReason` *said* tells of no answer."""
+    if said in _FAILED:
+        raise UpstreamFailed(Failure("upstream_error", f"stop_{said}", counts=False, detail=f"stopReason {said}"))
 
 
 class Ending:

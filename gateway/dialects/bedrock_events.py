@@ -9,7 +9,7 @@ import msgspec
 from gateway.core.errors import UpstreamFailed
 from gateway.dialects.answer import read_answer
 from gateway.dialects.bedrock_chunk import Answer, Block, Delta, Reasoning, StreamEvent, ToolUse, read_event, read_whole
-from gateway.dialects.bedrock_ending import Ending
+from gateway.dialects.bedrock_ending import Ending, check
 from gateway.dialects.bedrock_failures import fault_failure
 from gateway.dialects.failures import ABSENT, malformed
 from gateway.dialects.lane import read_json
@@ -89,6 +89,7 @@ class BedrockReader:
             answer = read_whole(msgspec.json.encode(members))
         except msgspec.DecodeError as exc:
             raise UpstreamFailed(malformed(f"no answer: {exc}")) from None
+        check(answer.stop_reason)
         said = self._begin()
         for index, block in enumerate(answer.output.message.content):
             said += self._whole_block(index, block)
@@ -207,6 +208,7 @@ class BedrockReader:
         return self._close(event.content_block_index)
 
     def _take_stop(self, event: StreamEvent) -> list[AnswerEvent]:
+        check(event.stop_reason)
         said = self._begin()
         for index in sorted(self._open):
             said += self._close(index)

@@ -101,11 +101,35 @@ def test_stop_reasons(word: str, reason: Any) -> None:
 
 def test_odd_stop_reasons() -> None:
     """A word that we do not know is told to the log; one that says nothing of the calls that came is corrected."""
-    odd, said = reader_events(START, text("a"), stop("malformed_model_output"))
+    odd, said = reader_events(START, text("a"), stop("some_new_reason"))
     called, after = reader_events(START, begins("c", "f"), closes(), stop("end_turn"))
 
-    assert (said[-1], odd.note) == (Finished("stop", said="malformed_model_output"), "unknown_stop_reason")
+    assert (said[-1], odd.note) == (Finished("stop", said="some_new_reason"), "unknown_stop_reason")
     assert (after[-1], called.note) == (Finished("tool_calls"), None)
+
+
+@pytest.mark.parametrize("word", ["malformed_model_output", "malformed_tool_use"])
+def test_answers_that_are_none(word: str) -> None:
+    """What the model wrote is no answer, streamed or whole: the attempt has failed, and says nothing of the route."""
+    body = json.dumps({**WHOLE, "stopReason": word}).encode()
+
+    with pytest.raises(UpstreamFailed) as streamed:
+        reader_events(START, begins("c", "f"), argues('{"a":'), closes(), stop(word), metadata(5, 3))
+    with pytest.raises(UpstreamFailed) as whole:
+        BedrockReader().whole(body)
+
+    for failure in (streamed.value.failure, whole.value.failure):
+        assert (failure.reason, failure.retryable, failure.counts) == (f"stop_{word}", True, False)
+
+
+@each_client
+def test_a_broken_call_is_no_answer(client: Any) -> None:
+    """Behind the first word the client gets the error frame, not a call whose arguments are half a JSON."""
+    broken = [begins("c", "f", 1), argues('{"a":', 1), closes(1), stop("malformed_tool_use"), metadata(5, 3)]
+
+    heard = translate(client, START, text("Once "), closes(), *broken)
+
+    assert heard.end == "interrupted"
 
 
 def test_which_sequence_stopped_it() -> None:
