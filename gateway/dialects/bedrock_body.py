@@ -98,12 +98,17 @@ class _Body(ABC):
         return prompt
 
     def max_tokens(self, prompt: Prompt) -> int | None:
-        """Never above the model's limit; None where neither the client nor the catalogue says anything."""
+        """
+        What was asked for, never above the model's limit.
+
+        Where nothing was, nothing is sent: the default is the model's maximum (reference, `InferenceConfiguration`).
+        Hosts of some models add a number to the prompt's, and refuse what goes beyond the window.
+        """
         asked, limit = prompt.max_tokens, self.target.max_output_tokens
-        if limit is not None and (asked is None or asked > limit):
-            self.notes.translate(prompt.names.get("max_tokens", "max_tokens"))
-            return limit
-        return asked
+        if asked is None or limit is None or asked <= limit:
+            return asked
+        self.notes.translate(prompt.names.get("max_tokens", "max_tokens"))
+        return limit
 
     @abstractmethod
     def write_sampling(self, prompt: Prompt, talk: Conversation) -> None:
@@ -143,14 +148,12 @@ class _OwnBody(_Body):
 
     takes_own = True
 
-    def max_tokens(self, prompt: Prompt) -> int | None:
-        found = super().max_tokens(prompt)
-        # a budget of thinking has to be below something
-        return DEFAULT_MAX_TOKENS if found is None and prompt.reasoning is not None else found
-
     def write_sampling(self, prompt: Prompt, talk: Conversation) -> None:
-        max_tokens = self.config.get("maxTokens", DEFAULT_MAX_TOKENS)
+        max_tokens = self.config.get("maxTokens") or self.target.max_output_tokens or DEFAULT_MAX_TOKENS
         members, effort = write_thinking(prompt, self.target, talk, max_tokens, self.notes)
+        if "maxTokens" not in self.config and "budget_tokens" in members.get("thinking", {}):  # to be below it
+            self.config["maxTokens"] = max_tokens
+            self.notes.translate("max_tokens")
         self.config |= {_CONFIG[name]: members.pop(name) for name in _CONFIG if name in members}
         self.own |= members
         betas = [beta for beta in prompt.betas if beta in _BETAS]

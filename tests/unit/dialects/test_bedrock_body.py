@@ -75,11 +75,11 @@ def test_members() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "limit", "sent"),
-    [(None, 64_000, 64_000), (100_000, 64_000, 64_000), (50, 64_000, 50), (None, None, None), (50, None, 50)],
+    [(None, 64_000, None), (100_000, 64_000, 64_000), (50, 64_000, 50), (None, None, None), (50, None, 50)],
 )
 @pytest.mark.parametrize("model", [CLAUDE, OTHER])
 def test_max_tokens(model: str, asked: int | None, limit: int | None, sent: int | None) -> None:
-    """Never above the model's limit, which stands where the client says nothing; without either Bedrock's own does."""
+    """What was asked for, never above the model's limit; where nothing was, Bedrock has a default of its own."""
     fields = {} if asked is None else {"max_tokens": asked}
 
     got = written("openai_chat", model, limit, **fields)
@@ -101,9 +101,9 @@ def test_models_of_others() -> None:
     """They are told neither members of another vendor nor what Converse's own limits forbid."""
     got = written("openai_chat", OTHER, temperature=1.5, top_p=0.9, top_k=3, seed=1, reasoning_effort="low")
 
-    assert got["inferenceConfig"] == {"maxTokens": 64_000, "temperature": 1, "topP": 0.9}
+    assert got["inferenceConfig"] == {"temperature": 1, "topP": 0.9}
     assert "additionalModelRequestFields" not in got.body
-    assert got.translated == ["max_tokens", "temperature"]
+    assert got.translated == ["temperature"]
     assert sorted(got.dropped) == ["reasoning_effort", "seed", "top_k"]
 
 
@@ -281,14 +281,19 @@ def test_efforts() -> None:
     assert adaptive["outputConfig"] == {"effort": "high"}
     assert adaptive["additionalModelRequestFields"]["thinking"]["type"] == "adaptive"
     assert open_weight["additionalModelRequestFields"] == {"reasoning_effort": "low"}
-    assert open_weight.translated == ["max_tokens", "reasoning_effort"]
+    assert open_weight.translated == ["reasoning_effort"]
 
 
 def test_a_budget_is_below_something() -> None:
-    """Where nobody says how long an answer may be, a call that thinks says so."""
-    got = written("openai_chat", CLAUDE, None, reasoning_effort="low")
+    """Where nobody says how long an answer may be, a call that thinks by a budget says so; no other does."""
+    got, unknown = (written("openai_chat", CLAUDE, limit, reasoning_effort="low") for limit in (64_000, None))
+    adaptive = written("openai_chat", ADAPTIVE, reasoning_effort="low")
+    forced = written("openai_chat", CLAUDE, reasoning_effort="low", tools=[TOOL], tool_choice="required")
 
-    assert got["inferenceConfig"]["maxTokens"] > got["additionalModelRequestFields"]["thinking"]["budget_tokens"]
+    assert got["additionalModelRequestFields"]["thinking"]["budget_tokens"] == 4096
+    assert [each["inferenceConfig"] for each in (got, unknown)] == [{"maxTokens": 64_000}, {"maxTokens": 32_000}]
+    assert got.translated == ["reasoning_effort", "max_tokens"]
+    assert ("inferenceConfig" in adaptive.body, "inferenceConfig" in forced.body) == (False, False)
 
 
 def test_marks_of_the_cache() -> None:
