@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -86,6 +87,8 @@ AREAS: Mapping[str, str] = {
 }
 UNKNOWN = "UNKNOWN"
 _PROFILE = "inference-profile/"  # in an ARN, before the id
+# An area and a vendor, each with its dot; the dot in a base model's version stands behind digits (`deepseek.v3.2`).
+_IN_SOME_AREA = re.compile(r"[a-z-]+\.[a-z]+\.")
 _OWN_PROFILE = "application-inference-profile/"
 
 
@@ -97,7 +100,6 @@ def area(model: str) -> str | None:
     """
     if _OWN_PROFILE in model:
         return UNKNOWN
-    prefix, dot, rest = model.rpartition(_PROFILE)[2].partition(".")
-    # A base model's id has one dot, behind its vendor; a profile's has another one before.
-    is_profile = prefix in AREAS or (bool(dot) and "." in rest.partition("-")[0])
-    return AREAS.get(prefix, UNKNOWN) if is_profile else None
+    name = model.rpartition(_PROFILE)[2]
+    prefix = name.partition(".")[0]
+    return AREAS.get(prefix, UNKNOWN) if prefix in AREAS or _IN_SOME_AREA.match(name) else None

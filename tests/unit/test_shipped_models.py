@@ -13,6 +13,7 @@ import pytest
 
 from gateway.core.catalog import Catalog, Model
 from gateway.core.money import Price
+from gateway.providers.aws import AREAS, area
 from gateway.providers.presets import PRESETS
 from gateway.settings import (
     Settings,
@@ -84,6 +85,19 @@ def test_each_row_names_presets(slug: str) -> None:
     """The routes of a row name presets that there are."""
     for route in shipped_models()[slug]["routes"]:
         assert route["provider"] in PRESETS
+
+
+def test_only_profiles_have_an_area() -> None:
+    """A model's own id on Bedrock, whatever dots its version has, is computed in the region that is asked."""
+    names = {
+        route["model"]
+        for row in shipped_models().values()
+        for route in row["routes"]
+        if route["provider"] == "bedrock" and route["model"].partition(".")[0] not in AREAS
+    }
+
+    assert "deepseek.v3.2" in names
+    assert {area(name) for name in names} == {None}
 
 
 def test_each_vendor_has_rows() -> None:
