@@ -1,4 +1,7 @@
-"""Pictures of chat completions: `image_url` parts, and files that are pictures, in messages of every role."""
+"""Pictures of chat completions: `image_url` parts, and files that are pictures, in messages of every role.
+
+What an assistant drew stands in its message's `images`, as OpenRouter's guide to image generation has it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from gateway.dialects.validate import name_of, refuse
 from gateway.wire.splice import Path
 
 _IMAGE_FILE = "data:image/"
+_SHOWN = ("content",)
+_SPOKEN = (*_SHOWN, "images")
 
 
 def find(messages: Any) -> list[Picture]:
@@ -17,8 +22,9 @@ def find(messages: Any) -> list[Picture]:
     return [
         picture
         for at, message in enumerate(messages)
-        for position, part in enumerate(_parts(message))
-        for picture in _pictures(part, (at, "content", position), f"messages[{at}].content[{position}]")
+        for member in _members(message)
+        for position, part in enumerate(message[member])
+        for picture in _pictures(part, (at, member, position), f"messages[{at}].{member}[{position}]")
     ]
 
 
@@ -32,9 +38,12 @@ def claim(picture: Picture, media_type: str) -> tuple[Path, object]:
     return picture.path, spell(media_type, picture.data or "")
 
 
-def _parts(message: Any) -> list[Any]:
-    content = message.get("content") if isinstance(message, dict) else None
-    return content if isinstance(content, list) else []
+def _members(message: Any) -> list[str]:
+    """The members of *message* that are lists of parts."""
+    if not isinstance(message, dict):
+        return []
+    names = _SPOKEN if message.get("role") == "assistant" else _SHOWN
+    return [name for name in names if isinstance(message.get(name), list)]
 
 
 def _pictures(part: Any, path: Path, place: str) -> Iterator[Picture]:

@@ -65,6 +65,29 @@ def test_openai_parts() -> None:
     ]
 
 
+def test_what_an_assistant_drew() -> None:
+    """Pictures in `images` of an assistant's message are found like those in its content; nobody else has any there."""
+    drawn = [{**image_url(URL), "index": 0}, image_url("data:image/png;base64,iVBORw==")]
+
+    found = find(
+        OPENAI,
+        {"role": "assistant", "content": "There.", "images": drawn},
+        {"role": "assistant", "content": [TEXT, image_url(URL)], "images": None},
+        {"role": "user", "content": "And now?", "images": drawn},
+    )
+
+    assert found == [
+        Picture("messages[0].images[0].image_url.url", (0, "images", 0, "image_url", "url"), url=URL),
+        Picture(
+            "messages[0].images[1].image_url.url",
+            (0, "images", 1, "image_url", "url"),
+            media_type="image/png",
+            data="iVBORw==",
+        ),
+        Picture("messages[1].content[1].image_url.url", (1, "content", 1, "image_url", "url"), url=URL),
+    ]
+
+
 def test_anthropic_blocks() -> None:
     """Blocks are found in turns, in results of tools and in documents; an uploaded file is one without content."""
     result = {"type": "tool_result", "tool_use_id": "c", "content": [TEXT, image(PNG, "image/PNG")]}

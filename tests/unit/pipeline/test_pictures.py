@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import Raw, structs
 
 from gateway.core.call import CallOptions
 from gateway.core.catalog import ClientDialectName, DialectName, Key, Model, Provider, Route, Tier
@@ -347,6 +347,39 @@ async def test_a_dialect_without_urls(dialect: ClientDialectName, link: Any) -> 
         {"mimeType": "image/png", "data": b64(png())},
         {"mimeType": "image/jpeg", "data": b64(long)},
     ]
+
+
+async def drawn(picture: Any, to: Route, world: World) -> bytes:
+    """The body that *to* gets of a talk in which the assistant drew *picture*."""
+    passing = await exchange(CHAT, [TEXT], model(to))
+    said = {"role": "assistant", "content": "There.", "images": [picture]}
+    messages = [{"role": "user", "content": "Draw."}, said, {"role": "user", "content": "Again."}]
+    fields = {**passing.call.fields, "messages": Raw(json.dumps(messages).encode())}
+    passing.call = structs.replace(passing.call, fields=fields)
+    await CheckPictures(PictureWorks(world, world, RULES, fetch_s=10.0)).admit(passing)
+    assert passing.model is not None
+    return build_request(passing.call, to, passing.model).body
+
+
+async def test_what_an_assistant_drew_is_checked() -> None:
+    """Pictures of earlier answers are fetched and judged like any other, and no provider is given their URLs."""
+    there = World({URL: jpeg()})
+    gemini, bedrock = route("a", "gemini_content"), route("a", "bedrock_converse")
+
+    shown = json.loads(await drawn(image_url(URL), gemini, there))
+    unshown = await drawn(image_url(URL), bedrock, there)
+    with pytest.raises(GatewayError) as blocked:
+        await drawn(image_url(URL), gemini, World({URL: "blocked"}))
+    with pytest.raises(GatewayError) as bomb:
+        await drawn(image_url(data_url(png(40_000, 40_000))), gemini, there)
+
+    inline = {"mimeType": "image/jpeg", "data": b64(jpeg())}
+    assert [part["inlineData"] for part in shown["contents"][1]["parts"] if "inlineData" in part] == [inline]
+    assert b"There." in unshown
+    assert b"x.test" not in unshown
+    place = "messages[1].images[0].image_url.url"
+    assert (blocked.value.kind.code, blocked.value.param) == ("invalid_request", place)
+    assert "more than 1000 pixels" in bomb.value.message
 
 
 async def test_an_answer_goes_on_behind_the_pictures() -> None:
