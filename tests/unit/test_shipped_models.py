@@ -154,6 +154,12 @@ def test_prices_make_sense(slug: str) -> None:
 
 
 @ROWS
+def test_each_input_has_a_way_in(slug: str) -> None:
+    """No row promises what neither endpoint takes: sound, whatever the vendor's own API does with it."""
+    assert set(shipped_models()[slug]["input"]) <= {"text", "image", "file"}
+
+
+@ROWS
 def test_class_follows_the_price(slug: str) -> None:
     """The class is that of the last list price of output, as the head of the file says."""
     model = everything().models[slug]
