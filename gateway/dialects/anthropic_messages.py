@@ -24,7 +24,7 @@ from gateway.dialects.anthropic_stream import HEARTBEAT, AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import ClientDialect, Journey, fixed_path
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user
 from gateway.wire.body import replace_members

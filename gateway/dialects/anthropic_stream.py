@@ -13,7 +13,7 @@ from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import Journey
 from gateway.dialects.failures import ABSENT, NOTHING, in_band_failure, malformed
 from gateway.dialects.lane import PassthroughLane, read_json
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame

@@ -24,7 +24,7 @@ from gateway.dialects.openai_pictures import PICTURES
 from gateway.dialects.openai_prompt import read_prompt
 from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
 from gateway.dialects.openai_usage import UsageReader, usage_object
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user, refuse
 from gateway.wire.body import fits, replace_members

@@ -31,7 +31,7 @@ from gateway.dialects.openai_chunk import (
     with_arguments,
 )
 from gateway.dialects.openai_usage import UsageReader, usage_object
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame

@@ -17,7 +17,7 @@ from gateway.core.ports import Asking, UpstreamAnswer
 from gateway.core.usage import NO_USAGE, Basis, Usage
 from gateway.dialects.base import Lane
 from gateway.dialects.pairs import open_lane, read_completion
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.pipeline.body import Body
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.opening import journey_of

@@ -24,7 +24,7 @@ from gateway.core.ports import UpstreamAnswer
 from gateway.core.usage import Usage
 from gateway.dialects.base import Journey
 from gateway.dialects.failures import MAX_ERROR_BYTES
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import discreet, hide
 from gateway.dialects.seam import Seam

@@ -13,7 +13,7 @@ from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.usage import Basis
 from gateway.dialects.base import Counting, Journey
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.pipeline.body import Body
 from gateway.pipeline.opening import Opening
 from gateway.pipeline.services import Services

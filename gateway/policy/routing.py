@@ -19,7 +19,7 @@ from gateway.core.errors import (
 )
 from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.pairs import is_native
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.policy.loads import LoadBoard, Standing
 from gateway.policy.suggestions import not_found
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.core.call import Call, CallOptions
 from gateway.dialects.families import ANY_FAMILY, Family
-from gateway.dialects.prompt import PAGE_TOKENS, prompt_tokens
+from gateway.dialects.prompt_tokens import PAGE_TOKENS, prompt_tokens
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.tokens import count_prompt
 

@@ -14,7 +14,7 @@ from gateway.core.catalog import DialectName, Provider, Route
 from gateway.core.errors import GatewayError
 from gateway.core.money import parse_weight
 from gateway.dialects.families import ANY_FAMILY
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.registry import DIALECTS
 from tests.support.frames import chat, messages
 from tests.support.scale import examples

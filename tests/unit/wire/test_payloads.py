@@ -16,7 +16,7 @@ from msgspec import structs
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import ClientDialectName, DialectName, Provider, Route
 from gateway.core.held import Held, mark_of
-from gateway.dialects.prompt import prompt_tokens
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.intake import set_aside
 from gateway.providers.requests import build_request
