@@ -18,21 +18,23 @@ ImageTokens = Callable[[int, int, bool], int]
 """Tokens of a picture by its width and height in pixels, and whether only its rough outline was asked for."""
 
 
-def by_area(pixels: int, longest_px: int, most: int) -> ImageTokens:
-    """A token for every *pixels*, after shrinking to *longest_px* on the longer side; at most *most*."""
+_ANY_PX = 2**32  # no header can say more
+
+
+def by_grid(
+    edge_px: int, each: float, most: int, extra: int = 0, *, longest_px: int = _ANY_PX, rough_px: int = _ANY_PX
+) -> ImageTokens:
+    """
+    *each* for every square of *edge_px* that the picture covers, *most* at the most, and for *extra* ones.
+
+    Args:
+        longest_px: What the picture is shrunk to on its longer side before.
+        rough_px: The same, where only the outline was asked for.
+    """
 
     def tokens(width: int, height: int, rough: bool) -> int:
-        scale = min(1.0, longest_px / max(width, height))
-        return max(1, min(most, math.ceil(width * scale * height * scale / pixels)))
-
-    return tokens
-
-
-def by_grid(edge_px: int, each: float, most: int, extra: int = 0) -> ImageTokens:
-    """*each* for every square of *edge_px* that the picture covers, *most* at the most, and for *extra* ones."""
-
-    def tokens(width: int, height: int, rough: bool) -> int:
-        squares = math.ceil(width / edge_px) * math.ceil(height / edge_px)
+        scale = min(1.0, min(longest_px, rough_px if rough else longest_px) / max(width, height))
+        squares = math.ceil(width * scale / edge_px) * math.ceil(height * scale / edge_px)
         return math.ceil((min(most, squares) + extra) * each)
 
     return tokens
