@@ -15,13 +15,6 @@ from gateway.providers.aws import BEDROCK_RUNTIME, AwsService, area
 # The last dated version that is no preview, by Azure's reference; it knows `stream_options` and JSON schemas.
 AZURE_VERSION = "2024-10-21"
 
-# Those whose references say that an image may be given by its URL. All others get the image itself: vendors whose
-# references say nothing or the contrary (Moonshot, Ollama), and servers in the operator's own network, vLLM among them,
-# since what they can reach is no choice of a caller.
-_FETCH_IMAGES = frozenset(
-    {"openai", "anthropic", "azure", "fireworks", "groq", "mistral", "openrouter", "qwen", "together", "xai"}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -34,6 +27,9 @@ class Preset:
         path: See `Provider`.
         omits: See `Provider`.
         service: Of those in Amazon's cloud: their address follows from the region, and requests may be signed.
+        fetches_images: Whether its reference says that an image may be given by its URL. Others get the image itself:
+            vendors whose references say nothing or the contrary (Moonshot, Ollama), and servers in the operator's own
+            network, vLLM among them, since what they can reach is no choice of a caller.
         area: Where calls to a model may be computed, by the provider's name for it; None where that is its region.
         note: What an operator should know, for the table in the documents.
     """
@@ -47,14 +43,10 @@ class Preset:
     key_variable: str | None = None
     path: Path | None = None
     omits: frozenset[str] = frozenset()
+    fetches_images: bool = False
     service: AwsService | None = None
     area: Callable[[str], str | None] | None = None
     note: str = ""
-
-    @property
-    def fetches_images(self) -> bool:
-        """See `Provider`."""
-        return self.name in _FETCH_IMAGES
 
 
 def bearer(key: str) -> tuple[str, str]:
@@ -83,15 +75,23 @@ def azure_path(model: str, *, stream: bool) -> str:
 
 
 _ROWS = (
-    Preset("openai", "openai_chat", bearer, "https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
     Preset(
-        "anthropic", "anthropic_messages", x_api_key, "https://api.anthropic.com", key_variable="ANTHROPIC_API_KEY"
+        "openai", "openai_chat", bearer, "https://api.openai.com/v1", key_variable="OPENAI_API_KEY", fetches_images=True
+    ),
+    Preset(
+        "anthropic",
+        "anthropic_messages",
+        x_api_key,
+        "https://api.anthropic.com",
+        key_variable="ANTHROPIC_API_KEY",
+        fetches_images=True,
     ),
     Preset(
         "azure",
         "openai_chat",
         api_key,
         key_variable="AZURE_OPENAI_API_KEY",
+        fetches_images=True,
         path=azure_path,
         note="`https://RESOURCE.openai.azure.com`; a route's `model` is the name of the deployment. It is asked by "
         f"`api-version={AZURE_VERSION}`; for models that want a newer one use `openai_compatible` with "
@@ -114,7 +114,12 @@ _ROWS = (
         "deepseek", "openai_chat", bearer, "https://api.deepseek.com/v1", region="CN", key_variable="DEEPSEEK_API_KEY"
     ),
     Preset(
-        "fireworks", "openai_chat", bearer, "https://api.fireworks.ai/inference/v1", key_variable="FIREWORKS_API_KEY"
+        "fireworks",
+        "openai_chat",
+        bearer,
+        "https://api.fireworks.ai/inference/v1",
+        key_variable="FIREWORKS_API_KEY",
+        fetches_images=True,
     ),
     Preset(
         "gemini",
@@ -124,7 +129,14 @@ _ROWS = (
         key_variable="GEMINI_API_KEY",
         note="its own API, with keys of Google AI Studio",
     ),
-    Preset("groq", "openai_chat", bearer, "https://api.groq.com/openai/v1", key_variable="GROQ_API_KEY"),
+    Preset(
+        "groq",
+        "openai_chat",
+        bearer,
+        "https://api.groq.com/openai/v1",
+        key_variable="GROQ_API_KEY",
+        fetches_images=True,
+    ),
     Preset(
         "mistral",
         "openai_chat",
@@ -132,6 +144,7 @@ _ROWS = (
         "https://api.mistral.ai/v1",
         region="EU",  # its terms: hosted there by default
         key_variable="MISTRAL_API_KEY",
+        fetches_images=True,
         # A member that its reference does not have gives 422, and the usage is on the finish chunk anyway.
         omits=frozenset({"stream_options"}),
     ),
@@ -153,7 +166,14 @@ _ROWS = (
         region="ID",
         note="on the same machine; it wants no key",
     ),
-    Preset("openrouter", "openai_chat", bearer, "https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY"),
+    Preset(
+        "openrouter",
+        "openai_chat",
+        bearer,
+        "https://openrouter.ai/api/v1",
+        key_variable="OPENROUTER_API_KEY",
+        fetches_images=True,
+    ),
     Preset(
         "qwen",
         "openai_chat",
@@ -162,12 +182,20 @@ _ROWS = (
         # Its guide to regions: this domain keeps data in Singapore and computes anywhere but in mainland China.
         region="INTL",
         key_variable="DASHSCOPE_API_KEY",
+        fetches_images=True,
         note="Model Studio's international mode: data rest in Singapore, inference runs anywhere outside of mainland "
         "China. The domain is the one that all workspaces share; one's own is "
         "`https://WORKSPACE.ap-southeast-1.maas.aliyuncs.com/compatible-mode/v1`",
     ),
-    Preset("together", "openai_chat", bearer, "https://api.together.ai/v1", key_variable="TOGETHER_API_KEY"),
-    Preset("xai", "openai_chat", bearer, "https://api.x.ai/v1", key_variable="XAI_API_KEY"),
+    Preset(
+        "together",
+        "openai_chat",
+        bearer,
+        "https://api.together.ai/v1",
+        key_variable="TOGETHER_API_KEY",
+        fetches_images=True,
+    ),
+    Preset("xai", "openai_chat", bearer, "https://api.x.ai/v1", key_variable="XAI_API_KEY", fetches_images=True),
     Preset("vllm", "openai_chat", bearer, type="self_hosted", region="ID", note="a key only where it has `--api-key`"),
     Preset("openai_compatible", "openai_chat", bearer, type="self_hosted", region="ID"),
     Preset("anthropic_compatible", "anthropic_messages", x_api_key, type="self_hosted", region="ID"),
