@@ -106,12 +106,18 @@ def text_of(delta: Delta | None) -> str | None:
     return None
 
 
+def may_be_content(value: object) -> bool:
+    """Whether *value*, whose name we do not know, can be part of an answer. A number is none: Together's `token_id`."""
+    return isinstance(value, str | list | dict) and bool(value)
+
+
 def carriers(payload: bytes) -> set[int]:
     """The choices whose delta in *payload* has something we have no name for: audio, images, encrypted reasoning."""
     found: set[int] = set()
     for choice in _dicts(decode_values(payload).get("choices")):
         delta = choice.get("delta")
-        if isinstance(delta, dict) and any(bool(value) and name not in _KNOWN for name, value in delta.items()):
+        unknown = [value for name, value in delta.items() if name not in _KNOWN] if isinstance(delta, dict) else []
+        if any(map(may_be_content, unknown)):
             found.add(_index(choice))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.dialects.neutral import AnswerEvent, Cited, Refused, Said, Thought
-from gateway.dialects.openai_chunk import Delta
+from gateway.dialects.openai_chunk import Delta, may_be_content
 
 # Some vendors send reasoning twice: as text, and in pieces with signatures or ciphertext, as the next call needs them.
 _DETAILS = "reasoning_details"
@@ -60,7 +60,7 @@ def _cited(entry: Any) -> Cited | None:
 
 def has_unknown(said: dict[str, Any]) -> bool:
     """Whether *said* has something that we have no event for: audio, images, places in files."""
-    if any(value for name, value in said.items() if name not in _KNOWN):
+    if any(may_be_content(value) for name, value in said.items() if name not in _KNOWN):
         return True
     if any(_cited(entry) is None for entry in _annotations(said)):
         return True

@@ -325,6 +325,13 @@ def test_what_has_no_event() -> None:
     assert (reader.complete, reader.note) == (False, "unknown_content")
 
 
+def test_numbers_are_no_content() -> None:
+    """A number or flag of a name that we do not know says nothing: it is not noted, and takes no finish back."""
+    reader = read(R(), T("a"), FIN("stop"), chunk({"token_id": 128_009, "final": True, "content": ""}))[1]
+
+    assert (reader.complete, reader.note) == (True, None)
+
+
 @pytest.mark.parametrize(
     ("piece", "reason"),
     [

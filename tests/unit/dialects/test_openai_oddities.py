@@ -184,7 +184,10 @@ def test_every_kind_of_content_is_content(delta: dict[str, Any], tokens: int) ->
     assert lane.measure()[0].completion_tokens == tokens
 
 
-@pytest.mark.parametrize("delta", [{}, {"content": ""}, {"content": None, "tool_calls": []}, {"role": "assistant"}])
+@pytest.mark.parametrize(
+    "delta",
+    [{}, {"content": ""}, {"content": None, "tool_calls": []}, {"role": "assistant"}, {"token_id": 7, "content": ""}],
+)
 def test_hollow_chunks_are_no_progress(delta: dict[str, Any]) -> None:
     """A provider that only keeps the line warm does not hold off the idle timer."""
     lane = openai()
