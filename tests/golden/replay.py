@@ -5,8 +5,8 @@ follow), `request.json`, and what the provider answers: `upstream.sse`, `upstrea
 streams are binary, `upstream.events` has a message in each line, by name and payload, and `upstream.bin` is derived.
 Derived, and reviewed by eye: `upstream_request.json`, `client.sse` or `client.json`, `receipt.json`.
 
-The same answer can be asked for by a client of another dialect than the provider's: `request.<client>.json`, where
-<client> is `openai` or `anthropic`. Then there is a second set of derived files, with the client's name before their
+The same answer is asked for by a client of another dialect than the provider's: `request.<client>.json`, where
+<client> is `openai` or `anthropic`. So there is a second set of derived files, with the client's name before their
 endings. A provider whose dialect no client speaks has those two and no `request.json`. The provider's model is the one
 that `request.json` names, or else `request.openai.json`, since what it is asked depends on its traits.
 `python -m tests.golden.replay` writes the derived files anew.
