@@ -58,6 +58,7 @@ class Price:
     Attributes:
         long: Prices of calls with a longer prompt than so many tokens, which then hold for all of their tokens; by
             ascending length.
+        cache_write_1h: Of tokens written to be kept for an hour; None where they cost what others do.
     """
 
     input: int
@@ -65,6 +66,7 @@ class Price:
     cached_input: int
     cache_write: int
     long: tuple[tuple[int, Price], ...] = ()
+    cache_write_1h: int | None = None
 
     def cost(self, usage: Usage) -> int:
         """Pico-USD of *usage*. Cached and written tokens are taken out of the prompt, so nothing is charged twice."""
@@ -73,11 +75,13 @@ class Price:
                 return price.cost(usage)
         cached = min(usage.cached_tokens, usage.prompt_tokens)
         written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
+        kept = min(usage.cache_write_1h_tokens, written)
         plain = usage.prompt_tokens - cached - written
         return (
             plain * self.input
             + cached * self.cached_input
-            + written * self.cache_write
+            + (written - kept) * self.cache_write
+            + kept * (self.cache_write if self.cache_write_1h is None else self.cache_write_1h)
             + usage.completion_tokens * self.output
         )
 

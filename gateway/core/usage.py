@@ -13,13 +13,19 @@ MAX_TOKENS = 100_000_000  # no context window comes near it: more is a lie of th
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Tokens of one exchange. Cached and cache-write tokens are part of the prompt, reasoning of the completion."""
+    """
+    Tokens of one exchange. Cached and cache-write tokens are part of the prompt, reasoning of the completion.
+
+    Attributes:
+        cache_write_1h_tokens: Those of the cache-write tokens that are kept for an hour.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_1h_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.dialects.anthropic_usage import HOUR
 from gateway.dialects.base import Journey
 from gateway.dialects.neutral import (
     AnswerEvent,
@@ -76,6 +77,9 @@ class LastDelta:
             out["cache_read_input_tokens"] = cached
         if written is not None:
             out["cache_creation_input_tokens"] = written
+            if (kept := said.get("cache_write_1h_tokens")) is not None:
+                kept = min(kept, written)
+                out["cache_creation"] = {"ephemeral_5m_input_tokens": written - kept, HOUR: kept}
         if (completion := said.get("completion_tokens")) is not None:
             out["output_tokens"] = completion
             if (thinking := said.get("reasoning_tokens")) is not None:

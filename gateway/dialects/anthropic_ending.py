@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.core.usage import count
 from gateway.dialects.anthropic_event import Delta
-from gateway.dialects.anthropic_usage import UsageReader
+from gateway.dialects.anthropic_usage import HOUR, UsageReader
 from gateway.dialects.neutral import AnswerEvent, Counted, Finished, Reason, Refused
 from gateway.wire.values import decode_values
 
@@ -62,6 +62,7 @@ class Ending:
                 cached_tokens=counts.get("cache_read_input_tokens") if has_prompt else None,
                 cache_write_tokens=counts.get("cache_creation_input_tokens") if has_prompt else None,
                 reasoning_tokens=self._reasoning(usage.completion_tokens) if is_told else None,
+                cache_write_1h_tokens=counts.get(HOUR) if has_prompt else None,
             )
         ]
 

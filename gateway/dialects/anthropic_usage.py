@@ -8,6 +8,7 @@ from gateway.core.usage import Usage, count
 from gateway.wire.body import fits
 
 _FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+HOUR = "ephemeral_1h_input_tokens"  # of `cache_creation`: those of the written tokens that are kept for an hour
 
 
 class UsageReader:
@@ -35,10 +36,12 @@ class UsageReader:
             self.odd |= said is not None
             return
         self.raw = {**self.raw, **{name: value for name, value in said.items() if value is not None and fits(value)}}
-        for name in _FIELDS:
-            if said.get(name) is None:
+        created = said.get("cache_creation")
+        hour = created.get(HOUR) if isinstance(created, dict) else None
+        for name, told in (*((name, said.get(name)) for name in _FIELDS), (HOUR, hour)):
+            if told is None:
                 continue
-            value = count(said[name])
+            value = count(told)
             if value is None:
                 self.odd = True
             else:
@@ -54,6 +57,7 @@ class UsageReader:
             completion_tokens=counts.get("output_tokens", 0) if output_tokens is None else output_tokens,
             cached_tokens=cached,
             cache_write_tokens=written,
+            cache_write_1h_tokens=min(counts.get(HOUR, 0), written),
         )
 
 

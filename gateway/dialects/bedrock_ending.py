@@ -26,6 +26,7 @@ MAX_WORD_CHARS = 64  # of a stop reason that we do not know; theirs have up to 2
 # `usage` in the API reference. `inputTokens` excludes what was read from the cache and written to it, by the user
 # guide's chapter on prompt caching.
 _PROMPT = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+_HOUR = "1h"  # `CacheTTL`; `cacheDetails` says how many of the written tokens are kept how long
 
 
 def check(said: str | None) -> None:
@@ -65,6 +66,10 @@ class Ending:
                 self.note = self.note or "usage_odd"
             else:
                 self._counts[name] = tokens
+        details = said.get("cacheDetails")
+        for detail in details if isinstance(details, list) else ():
+            if isinstance(detail, dict) and detail.get("ttl") == _HOUR:
+                self._counts[_HOUR] = count(detail.get("inputTokens")) or 0
 
     def counted(self) -> list[AnswerEvent]:
         """The tokens, prompt with its cached and written ones; nothing while nothing is known."""
@@ -79,6 +84,7 @@ class Ending:
                 # parts of a prompt of unknown length could be more than our estimate of the whole
                 cached_tokens=counts.get("cacheReadInputTokens") if has_prompt else None,
                 cache_write_tokens=counts.get("cacheWriteInputTokens") if has_prompt else None,
+                cache_write_1h_tokens=counts.get(_HOUR) if has_prompt else None,
             )
         ]
 

@@ -322,6 +322,7 @@ class Counted(Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
 
 
 class Running(Counted, frozen=True, gc=False):

@@ -199,8 +199,11 @@ class _Counts:
     def complete(self, usage: Usage) -> Usage:
         """*usage* with those counts, as far as they can be part of it."""
         written, reasoning = self._said.get("cache_write_tokens") or 0, self._said.get("reasoning_tokens") or 0
+        written = min(written, usage.prompt_tokens - usage.cached_tokens)
+        kept = min(self._said.get("cache_write_1h_tokens") or 0, written)
         return merge(
             usage,
-            cache_write_tokens=min(written, usage.prompt_tokens - usage.cached_tokens) if written else None,
+            cache_write_tokens=written or None,
+            cache_write_1h_tokens=kept or None,
             reasoning_tokens=min(reasoning, usage.completion_tokens) if reasoning else None,
         )

@@ -151,6 +151,7 @@ def _rates(entry: RatesEntry, long: tuple[tuple[int, Price], ...]) -> Price:
         cached_input=entry.input if entry.cached_input is None else entry.cached_input,
         cache_write=entry.input if entry.cache_write is None else entry.cache_write,
         long=long,
+        cache_write_1h=entry.cache_write_1h,
     )
 
 

@@ -151,6 +151,13 @@ class RatesEntry:
         check=parse_price,
         render=usd_per_million,
     )
+    cache_write_1h: int | None = setting(
+        "USD per million prompt tokens written to be kept for an hour; the price of `cache_write` by default.",
+        None,
+        written=DecimalText,
+        check=parse_price,
+        render=usd_per_million,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,6 +153,15 @@ def test_prices_make_sense(slug: str) -> None:
         assert all(long.input > price.input and long.output > price.output for _, long in price.long)
 
 
+def test_an_hour_in_claudes_cache() -> None:
+    """Every price of a Claude has that of an hour, twice that of input; nobody else has one."""
+    found = {slug: prices(model) for slug, model in everything().models.items()}
+
+    for slug, all_prices in found.items():
+        expected = [2 * price.input if "claude" in slug else None for price in all_prices]
+        assert [price.cache_write_1h for price in all_prices] == expected
+
+
 @ROWS
 def test_each_input_has_a_way_in(slug: str) -> None:
     """No row promises what neither endpoint takes: sound, whatever the vendor's own API does with it."""

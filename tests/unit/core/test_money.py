@@ -134,6 +134,16 @@ def test_use_07_cached_tokens_are_part_of_the_prompt() -> None:
     assert format_usd(cost) == "0.005615"
 
 
+def test_an_hour_in_the_cache_has_its_own_price() -> None:
+    """Of the written tokens those kept for an hour cost what an hour does, without one what the others do."""
+    usage = Usage(100, 1, cached_tokens=10, cache_write_tokens=50, cache_write_1h_tokens=20)
+    liar = Usage(100, 1, cached_tokens=10, cache_write_tokens=50, cache_write_1h_tokens=10**8)
+
+    assert Price(4, 0, 0, 5, cache_write_1h=8).cost(usage) == 40 * 4 + 30 * 5 + 20 * 8
+    assert Price(4, 0, 0, 5, cache_write_1h=8).cost(liar) == 40 * 4 + 50 * 8
+    assert Price(4, 0, 0, 5).cost(usage) == 40 * 4 + 50 * 5
+
+
 def test_use_17_a_hundred_thousand_small_calls() -> None:
     """USE-17, C11: the sum of 100,000 calls of 0.000041 is 4.1 exactly, where binary fractions drift."""
     one = parse_price("41")  # one token at 41 USD per million

@@ -223,6 +223,16 @@ def test_use_05_counts_are_cumulative() -> None:
     assert told == [Counted(14, None, 1, 4), Counted(14, 5, 1, 4), Counted(14, 16, 1, 4), Counted(14, 16, 1, 4)]
 
 
+def test_how_long_tokens_are_kept() -> None:
+    """Those written for an hour are told beside all that were written, as `message_start` has them."""
+    kept = {"ephemeral_5m_input_tokens": 1, "ephemeral_1h_input_tokens": 3}
+    start = MS(9, 1, cache_creation_input_tokens=4, cache_creation=kept)
+
+    told = counts(start + CBS(0) + CBD(0, "a") + CBX(0) + MD("end_turn", 5) + MX)
+
+    assert told[-1] == Counted(13, 5, None, 4, cache_write_1h_tokens=3)
+
+
 def test_the_placeholder_of_message_start_is_no_count() -> None:
     """Where no `message_delta` counts the answer, its tokens are unknown."""
     told = counts(MS(9, 8) + CBS(0) + CBD(0, "a") + CBX(0) + MD("end_turn", {}) + MX)

@@ -260,6 +260,13 @@ def test_a_refusal() -> None:
                 "output_tokens_details": {"thinking_tokens": 3},
             },
         ),
+        (
+            (Counted(10, 3, 0, 6, cache_write_1h_tokens=4),),
+            {
+                "input_tokens": 4, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 6, "output_tokens": 3,
+                "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 4},
+            },
+        ),
         ((Counted(None, None, 4),), {"cache_read_input_tokens": 4}),
     ],
 )  # fmt: skip

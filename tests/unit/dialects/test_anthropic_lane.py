@@ -165,6 +165,18 @@ USAGES: dict[str, tuple[bytes, bytes, Usage, str]] = {
         Usage(129, 3, cached_tokens=100, cache_write_tokens=20),
         "provider_final",
     ),
+    "an hour's": (
+        MS(9, 1, cache_creation_input_tokens=20, cache_creation={"ephemeral_1h_input_tokens": 15}),
+        MD("end_turn", {"output_tokens": 3, "cache_creation_input_tokens": 20}),
+        Usage(29, 3, cache_write_tokens=20, cache_write_1h_tokens=15),
+        "provider_final",
+    ),
+    "an hour's, more than all": (
+        MS(9, 1, cache_creation_input_tokens=20, cache_creation={"ephemeral_1h_input_tokens": 99}),
+        MD("end_turn", 3),
+        Usage(29, 3, cache_write_tokens=20, cache_write_1h_tokens=20),
+        "provider_final",
+    ),
     "nulls change nothing": (
         MS(9, 1, cache_read_input_tokens=5),
         MD("end_turn", {"output_tokens": 3, "cache_read_input_tokens": None, "input_tokens": None}),

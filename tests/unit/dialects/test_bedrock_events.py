@@ -81,6 +81,25 @@ def test_cached_tokens_are_part_of_the_prompt() -> None:
 
 
 @pytest.mark.parametrize(
+    ("details", "kept"),
+    [
+        ([{"ttl": "1h", "inputTokens": 3}, {"ttl": "5m", "inputTokens": 2}], 3),
+        ([{"ttl": "5m", "inputTokens": 5}], None),
+        ([{"ttl": "1h", "inputTokens": -1}, "x", {"ttl": []}], 0),
+        ("1h", None),
+        (None, None),
+    ],
+)
+def test_how_long_tokens_are_kept(details: object, kept: int | None) -> None:
+    """Those written for an hour are told beside all that were written; what is no count is none."""
+    told = usage(10, 1, cacheWriteInputTokens=5) | {"cacheDetails": details}
+
+    _, said = reader_events(START, text("a"), stop(), event("metadata", {"usage": told}))
+
+    assert said[-1] == Counted(15, 1, None, 5, cache_write_1h_tokens=kept)
+
+
+@pytest.mark.parametrize(
     ("word", "reason"),
     [
         ("end_turn", "stop"),

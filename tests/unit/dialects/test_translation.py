@@ -100,6 +100,15 @@ def test_counts_on_every_chunk() -> None:
     assert heard.items[-2]["usage"] == {"input_tokens": 7, "output_tokens": 3}
 
 
+def test_an_hours_tokens_are_counted_apart() -> None:
+    """The books have how much of what was written to the cache is kept for an hour, whoever asked."""
+    lane = to_chat()
+    lane.feed(MS(9, 1, cache_creation_input_tokens=4, cache_creation={"ephemeral_1h_input_tokens": 3}))
+    lane.feed(CBS(0) + CBD(0, "a") + CBX(0) + MD("end_turn", 3) + MX)
+
+    assert lane.measure() == (Usage(13, 3, cache_write_tokens=4, cache_write_1h_tokens=3), "provider_final")
+
+
 @both_ways
 def test_an_answer_without_counts_is_estimated(way: str) -> None:
     """A provider that counts nothing leaves us with our own estimate of prompt and answer."""
