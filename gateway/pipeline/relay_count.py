@@ -67,7 +67,8 @@ class CountRelay:
 
     async def _count(self, counting: Counting) -> tuple[dict[str, Raw] | int, Basis]:
         exchange = self._exchange
-        first = exchange.candidates[0]
+        assert exchange.model is not None
+        first = (exchange.candidates or exchange.model.routes)[0]  # none is left where its pictures would be work
         exchange.candidates = tuple(route for route in exchange.candidates if can_count(exchange.call, route))
         if exchange.candidates:
             try:

@@ -12,6 +12,7 @@ from msgspec import Raw, structs
 
 from gateway.aio import together
 from gateway.core.call import Call
+from gateway.core.catalog import Route
 from gateway.core.errors import OVERLOADED, REQUEST_TOO_LARGE, FetchFailed, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.held import Held, Part, mark_of
@@ -87,16 +88,26 @@ class _Work:
         exchange = self._exchange
         changes, animations = await self._look(pictures)
         links = [picture for picture in pictures if picture.url is not None]
-        if all(route.provider.fetches_images for route in exchange.candidates):
+        inlined: Mapping[Path, object] = {}
+        if exchange.call.task == "count":
+            exchange.candidates = tuple(route for route in exchange.candidates if _takes(route, animations, links))
+        else:
+            inlined = await self._work(changes, animations, links)
+        if changes or inlined:
+            exchange.call = self._changed(exchange.call, changes, inlined)
+
+    async def _work(
+        self, changes: dict[Path, object], animations: list[tuple[Picture, Part]], links: list[Picture]
+    ) -> Mapping[Path, object]:
+        """Convert *animations* into *changes*; what is to stand in the places of *links*, where a route needs that."""
+        if all(route.provider.fetches_images for route in self._exchange.candidates):
             links = []
         _bound([*(picture for picture, _ in animations), *links])
         if animations:
             stills = await together([partial(self._still, *item) for item in animations], at_once=MAX_WORK)
             for (picture, _), still in zip(animations, stills, strict=True):
                 changes[picture.path] = self._keep("image/png", still)
-        inlined = {**changes, **await self._fetch_all(links)} if links else {}
-        if changes or inlined:
-            exchange.call = self._changed(exchange.call, changes, inlined)
+        return {**changes, **await self._fetch_all(links)} if links else {}
 
     async def _look(self, pictures: list[Picture]) -> tuple[dict[Path, object], list[tuple[Picture, Part]]]:
         """What has to be said otherwise of the pictures that are here, and those that have to be converted."""
@@ -173,6 +184,14 @@ class _Work:
             inlined=splice(messages, inlined) if inlined else None,
             held=self._held,
         )
+
+
+def _takes(route: Route, animations: list[tuple[Picture, Part]], links: list[Picture]) -> bool:
+    """
+    Whether *route* can be asked for a count of the pictures as they came. Nothing is fetched or converted for one: it
+    is outside of the key's limits, and an estimate knows of a picture without seeing it.
+    """
+    return not animations and (route.provider.fetches_images or not links)
 
 
 def _bound(work: list[Picture]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +12,17 @@ from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Catalog, DialectName, Drain, Key, Model, Provider, Route, Tier
 from gateway.core.errors import SHUTDOWN, GatewayError
 from gateway.core.exchange import Answer, Exchange
+from gateway.core.held import Part
 from gateway.core.money import Price
 from gateway.dialects.registry import DIALECTS
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.stages.admit import COUNTING, Admit
 from gateway.pipeline.stages.choose import Choose
+from gateway.pipeline.stages.pictures import CheckPictures, PictureWorks
 from gateway.policy.breaker import BreakerRules
+from gateway.policy.pictures import PictureRules
 from gateway.storage.memory import MemoryCounters
+from tests.support.pictures import gif, image, jpeg, linked, png
 from tests.support.scripted_provider import EOF, JSON, NEVER, Play, fail, status
 from tests.support.virtual_time import START_S
 from tests.unit.pipeline.plays import RESET
@@ -25,13 +30,14 @@ from tests.unit.pipeline.scene import MODES, ONE, Scene, at, virtual_loop
 
 COUNTED = Play((b'{"input_tokens":14,"context_management":{"original_input_tokens":20}}', EOF), headers=JSON)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Hello there"}],"tools":[]}'
+MODEL = Model("m", "mid", ONE, Price(10**6, 10**6, 10**6, 10**6), (), context_window=1000)
 SERVES: dict[str, DialectName] = {"a": "anthropic_messages", "b": "anthropic_messages", "o": "openai_chat"}
 
 
-def call() -> Call:
+def call(body: bytes = BODY) -> Call:
     counting = DIALECTS["anthropic_messages"].counting
     assert counting is not None
-    return counting.read_call(BODY, CallOptions(), ())
+    return counting.read_call(body, CallOptions(), ())
 
 
 def route(name: str, drain: Drain | None = None) -> Route:
@@ -45,8 +51,7 @@ def scene(
     """A count of the prompt by *routes*, one letter each."""
     out = Scene(*plays, breaker=breaker, routes=tuple(routes))
     ways = tuple(route(name, drain) for name in routes)
-    model = Model("m", "mid", ONE, Price(10**6, 10**6, 10**6, 10**6), ways, context_window=1000)
-    out._pipeline = Pipeline((Choose(Catalog({"m": model}, MODES)),), out.services, out.running)
+    out._pipeline = Pipeline((Choose(Catalog({"m": replace(MODEL, routes=ways)}, MODES)),), out.services, out.running)
     out.exchange.call, out.exchange.endpoint = call(), "count_tokens"
     return out
 
@@ -168,6 +173,62 @@ async def test_a_count_is_not_read_on() -> None:
     outcome = await told.end()
 
     assert (left_at_once_s, outcome, told.receipt.on_cancel) == (3.0, "cancelled", "abort")
+
+
+class Idle:
+    """Both ports of pictures, neither of which may be used."""
+
+    async def fetch(self, url: str, *, max_bytes: int, timeout_s: float) -> tuple[str, bytes]:
+        raise AssertionError("fetched")
+
+    async def still(self, animation: Part, *, max_pixels: int) -> bytes | None:
+        raise AssertionError("converted")
+
+
+def seeing(*plays: Play, fetches: bool, parts: list[Any]) -> Scene:
+    """A count of *parts*, for a model that takes pictures."""
+    out = Scene(*plays)
+    provider = replace(route("a").provider, fetches_images=fetches)
+    model = replace(MODEL, routes=(Route(provider, "m"),), input=("text", "image"))
+    works = PictureWorks(Idle(), Idle(), PictureRules(), fetch_s=10.0)
+    stages = (Choose(Catalog({"m": model}, MODES)), CheckPictures(works))
+    out._pipeline = Pipeline(stages, out.services, out.running)
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": parts}]}).encode()
+    out.exchange.call, out.exchange.endpoint = call(body), "count_tokens"
+    return out
+
+
+@pytest.mark.parametrize("part", [linked("https://x.test/a.png"), image(gif(), "image/gif")], ids=["url", "gif"])
+async def test_a_count_is_no_work_on_pictures(part: Any) -> None:
+    """Nothing is fetched or converted for it, so what would have to be is estimated, and its provider is not asked."""
+    told = seeing(fetches=False, parts=[part, image(png())])
+
+    answer = await answer_of(told)
+
+    assert answer["_anoman"] == {"usage_basis": "estimated"}
+    assert (answer["input_tokens"] > 5, told.asked) == (True, [])
+
+
+async def test_a_provider_that_fetches_counts_by_the_url() -> None:
+    """It is asked with the URL as it came, and with a wrong claim put right."""
+    told = seeing(COUNTED, fetches=True, parts=[linked("https://x.test/a.png"), image(jpeg(), "image/png")])
+
+    answer = await answer_of(told)
+    sent = bytes(told.exchange.call.fields["messages"])
+
+    assert answer["input_tokens"] == 14
+    assert json.loads(sent)[0]["content"] == [linked("https://x.test/a.png"), image(jpeg(), "image/jpeg")]
+
+
+async def test_a_count_refuses_bad_pictures() -> None:
+    """What an answer would be refused for, a count is: its client learns it sooner."""
+    told = seeing(fetches=True, parts=[image(b"none")])
+
+    with pytest.raises(GatewayError) as caught:
+        await told.start()
+    await told.end()
+
+    assert caught.value.param == "messages[0].content[0].source.data"
 
 
 async def test_shutdown_is_answered() -> None:
