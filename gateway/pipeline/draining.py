@@ -77,17 +77,18 @@ class Drained(ABC):
         self._conclude("drain:shutdown")
 
     def _conclude(self, ending: str) -> None:
-        """The first call counts. Synchronous, so that nothing can come between."""
+        """The first call counts. Synchronous, so that nothing can come between; it settles even if measuring fails."""
         if self._is_over:
             return
         self._is_over = True
         self.asking.close()
         if self._load is not None:
             self._load.release()
-        exchange = self._exchange
-        self._measure()
-        exchange.note = ending
-        self._settlement.settle("cancelled")
+        self._exchange.note = ending
+        try:
+            self._measure()
+        finally:  # the key's place and the record hang on it; the exception is reported as the task's
+            self._settlement.settle("cancelled")
 
     @abstractmethod
     async def _read(self) -> str:

@@ -8,13 +8,16 @@ import pytest
 
 from gateway.core.catalog import Drain
 from gateway.core.errors import SHUTDOWN
+from gateway.core.exchange import Exchange
+from gateway.core.receipt import Receipt
 from gateway.core.usage import NO_USAGE, Usage
 from gateway.pipeline import drains
+from gateway.pipeline.draining import DrainedStream
 from gateway.pipeline.services import Deadlines
 from tests.support.notation import DONE, FIN, R, T, U
 from tests.support.scripted_provider import EOF, JSON, NEVER, Play, fail, status, tell
 from tests.unit.pipeline.plays import COMPLETION, GOOD, RESET
-from tests.unit.pipeline.scene import Scene, at
+from tests.unit.pipeline.scene import Scene, at, virtual_loop
 
 DRAIN = Drain(max_s=30.0, max_tokens=100)
 REST = (FIN(), U(3, 9), DONE)
@@ -248,3 +251,40 @@ async def test_the_key_holds_its_place() -> None:
     assert scene.receipts == []
     await scene.end()
     assert scene.receipt.total_ms == 5000.0
+
+
+class Places:
+    """A stage that counts what is given back."""
+
+    given_back = 0
+
+    async def admit(self, exchange: Exchange) -> None:
+        return None
+
+    def settle(self, exchange: Exchange, receipt: Receipt) -> None:
+        self.given_back += 1
+
+
+@pytest.mark.parametrize("turns", [1, 3], ids=["never began", "reading"])
+async def test_a_count_that_fails(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours in measuring is reported, and costs neither the record nor the key's place."""
+
+    def measure(self: DrainedStream) -> None:
+        raise ZeroDivisionError
+
+    stage = Places()
+    scene = Scene(tell(R(), T("Hi"), NEVER), drain=DRAIN, before=(stage,))
+    reported: list[dict[str, object]] = []
+    virtual_loop().set_exception_handler(lambda _, context: reported.append(context))
+    monkeypatch.setattr(DrainedStream, "_measure", measure)
+    scene.start()
+    await at(1.0)
+    scene.leave()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    await scene.drains.close(0.0)
+    await asyncio.sleep(0)
+
+    assert [(receipt.outcome, receipt.note) for receipt in scene.receipts] == [("cancelled", "drain:shutdown")]
+    assert (stage.given_back, len(scene.crashes) + len(reported)) == (1, 1)
