@@ -101,11 +101,10 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     params: Params = ALL_PARAMS
     signer: Signer | None = None
 
-    def signed(self, epoch_s: float) -> UpstreamRequest:
-        """What is sent at *epoch_s* by the wall clock; requests that need no signature are it already."""
-        if self.signer is None:
-            return self
-        added = self.signer(self.url, self.headers, self.body, epoch_s)
+    def signed(self, body_sha256: str, epoch_s: float) -> UpstreamRequest:
+        """What is sent at *epoch_s* by the wall clock, where a signer is to be asked for the rest of its headers."""
+        assert self.signer is not None
+        added = self.signer(self.url, self.headers, body_sha256, epoch_s)
         return structs.replace(self, headers=self.headers + added, signer=None)
 
     def __repr__(self) -> str:

@@ -37,9 +37,14 @@ class Signer(Protocol):
         """What nobody may be shown."""
 
     def __call__(
-        self, url: str, headers: tuple[tuple[str, str], ...], body: bytes, epoch_s: float
+        self, url: str, headers: tuple[tuple[str, str], ...], body_sha256: str, epoch_s: float
     ) -> tuple[tuple[str, str], ...]:
-        """The headers to be added to a request that is sent at *epoch_s* by the wall clock."""
+        """
+        The headers to be added to a request that is sent at *epoch_s* by the wall clock.
+
+        Args:
+            body_sha256: The digest of the body, in hexadecimal digits.
+        """
 
 
 @dataclass(frozen=True, slots=True)

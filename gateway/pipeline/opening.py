@@ -28,6 +28,7 @@ from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.scrub import discreet, hide
 from gateway.dialects.seam import Seam
+from gateway.pipeline.digest import Digest
 from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import Breaker, Permit, RetryBudget
@@ -242,14 +243,19 @@ class Opening:
             self._permit.succeeded(now_s())
         return result
 
-    def _take_request(self) -> UpstreamRequest:
+    async def _take_request(self) -> UpstreamRequest:
         """Not kept any longer: its body may be megabytes, and the answer may take minutes. A signature is of now."""
         request, self._request = self._request, None
         assert request is not None
         self._exchange.params = request.params
+        if request.signer is not None:
+            digest = Digest(request.body)
+            if not digest.is_whole:
+                await self._watch.step(digest.complete)
+            request = request.signed(digest.text, self._services.clock.epoch_s())
         if self._exchange.dispatched_s is None:
             self._exchange.dispatched_s = self._watch.now_s()
-        return request.signed(self._services.clock.epoch_s())
+        return request
 
     async def _ask(self, step: Try, accept: Callable[[UpstreamAnswer, Journey], Awaitable[T]]) -> T:
         exchange = self._exchange
@@ -260,7 +266,7 @@ class Opening:
         def on_sent() -> None:
             attempt.was_sent = True
 
-        answer = await self._watch.ask(self._take_request(), on_sent)
+        answer = await self._watch.ask(await self._take_request(), on_sent)
         try:
             if answer.status != 200:
                 self._watch.attempt = None  # there is no answer to be read on

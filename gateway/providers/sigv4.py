@@ -31,12 +31,15 @@ class Credential:
 
 
 class Message(NamedTuple):
-    """What is signed: a request without a query, with its path as it is sent and all of *headers*."""
+    """What is signed: a request without a query, with its path as it is sent and all of *headers*.
+
+    The digest of its body is in hexadecimal digits: of megabytes it takes a while, so it is for whoever sends to make.
+    """
 
     method: str
     path: str
     headers: Headers
-    body: bytes
+    body_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Signer:
         credential = self.credential
         return tuple(filter(None, (credential.access_key_id, credential.secret_access_key, credential.session_token)))
 
-    def __call__(self, url: str, headers: Headers, body: bytes, epoch_s: float) -> Headers:
+    def __call__(self, url: str, headers: Headers, body_sha256: str, epoch_s: float) -> Headers:
         """
         The headers to be added to a request that is sent at *epoch_s*; AWS takes them for five minutes.
 
@@ -66,7 +69,7 @@ class Signer:
         if self.credential.session_token is not None:
             own += (("X-Amz-Security-Token", self.credential.session_token),)
         signed = (("host", _host(parts.scheme, parts.netloc)), *own, *_content_type(headers))
-        return (*own, ("Authorization", self.authorization(Message("POST", parts.path, signed, body))))
+        return (*own, ("Authorization", self.authorization(Message("POST", parts.path, signed, body_sha256))))
 
     def authorization(self, message: Message) -> str:
         """The value of the `Authorization` header for *message*, one of whose headers has to be `X-Amz-Date`."""
@@ -107,7 +110,7 @@ def _canonical(message: Message, headers: dict[str, str], names: str) -> str:
     """
     lines = "".join([f"{name}:{value}\n" for name, value in headers.items()])
     path = quote(message.path or "/", safe=_UNRESERVED)
-    return f"{message.method}\n{path}\n\n{lines}\n{names}\n{sha256(message.body).hexdigest()}"
+    return f"{message.method}\n{path}\n\n{lines}\n{names}\n{message.body_sha256}"
 
 
 def _content_type(headers: Headers) -> Headers:
