@@ -207,6 +207,7 @@ class App:
         old, self._settings = self._settings, fresh
         self._stores.keys.replace(keys)
         self._handler.site = site
+        self._upstream.forget()
         self._server.limits = replace(self._server.limits, write_stall_s=fresh.stream.write_stall_s)
         routes = {route.id for model in site.catalog.models.values() for route in model.routes}
         self._board.keep(routes)

@@ -92,6 +92,7 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
         fresh: Over a new connection: one from the pool has just turned out to be dead.
         params: What became of the call on its way into `body`.
         signer: Has to add its headers when the request is sent.
+        signature: Those headers: of this request alone, while `headers` are the same for many.
     """
 
     url: str
@@ -100,12 +101,13 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     fresh: bool = False
     params: Params = ALL_PARAMS
     signer: Signer | None = None
+    signature: tuple[tuple[str, str], ...] = ()
 
     def signed(self, body_sha256: str, epoch_s: float) -> UpstreamRequest:
         """What is sent at *epoch_s* by the wall clock, where a signer is to be asked for the rest of its headers."""
         assert self.signer is not None
-        added = self.signer(self.url, self.headers, body_sha256, epoch_s)
-        return structs.replace(self, headers=self.headers + added, signer=None)
+        signature = self.signer(self.url, self.headers, body_sha256, epoch_s)
+        return structs.replace(self, signature=signature, signer=None)
 
     def __repr__(self) -> str:
         return f"UpstreamRequest(url={self.url!r}, {len(self.body)} bytes)"

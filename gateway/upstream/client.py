@@ -25,12 +25,11 @@ from gateway.upstream.asking import Asking
 from gateway.upstream.connection import Connector, Wire
 from gateway.upstream.dns import Lookup, Resolver, system_lookup
 from gateway.upstream.faults import LIBRARY_ERRORS
+from gateway.upstream.heads import Heads
 from gateway.upstream.shelf import Shelf
 
 DNS_CACHE_S = 10  # aiohttp's own default: providers move their traffic by DNS
 MAX_URLS = 512  # a deployment has some dozen: one per provider, or one per model where the path names it
-
-MAX_HEADS = 512  # of different headers: two for each provider, and more where clients' own are passed on (8 KB at most)
 
 HEADERS = {"User-Agent": f"anoman-gateway/{__version__}", "Accept-Encoding": "identity"}
 
@@ -95,6 +94,7 @@ class AiohttpUpstream:
         self._idle_s = limits.pool_idle_s
         self._shelves: dict[ConnectionKey, Shelf] = {}
         self._target = lru_cache(maxsize=MAX_URLS)(self._read_target)
+        self._heads = Heads()
 
     def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Asking:
         """
@@ -107,7 +107,7 @@ class AiohttpUpstream:
         """
         target = self._target(request.url)
         shelf = target.shelf
-        asking = Asking(_head(target, request), request.body, on_sent, shelf, self._lingering)
+        asking = Asking(self._heads.head(target.lines, request), request.body, on_sent, shelf, self._lingering)
         if request.fresh:
             shelf.clear()  # one of them was dead, and they are of an age
         connection = shelf.take()
@@ -117,6 +117,10 @@ class AiohttpUpstream:
             connecting = self._connect(target, ref(asking), usable=Wire.is_new if request.fresh else Wire.is_fit)
             asking.connects_by(self._tasks.spawn(connecting, name="upstream.connect"))
         return asking
+
+    def forget(self) -> None:
+        """Keep nothing that was sent: credentials of old settings are among it."""
+        self._heads.forget()
 
     async def close(self) -> None:
         """Drop every connection, also those of open answers."""
@@ -164,27 +168,6 @@ class _Target:
     request: ClientRequest
     shelf: Shelf
     lines: str
-
-
-def _head(target: _Target, request: UpstreamRequest) -> bytes:
-    """The head of *request*. Raises ValueError as `_lines` does."""
-    lines = f"{target.lines}{_lines(request.headers)}Content-Length: {len(request.body)}\r\n\r\n"
-    return lines.encode("utf-8", "surrogateescape")
-
-
-@lru_cache(maxsize=MAX_HEADS)
-def _lines(headers: tuple[tuple[str, str], ...]) -> str:
-    """
-    *headers* as they are sent.
-
-    Raises:
-        ValueError: One holds a line break. None gets this far: ours are checked with the settings, and a client's
-            cannot be received with one.
-    """
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
-    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-        raise ValueError("a header with a line break")
-    return lines
 
 
 def _parsing(limits: UpstreamLimits) -> Mapping[str, int]:

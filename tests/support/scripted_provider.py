@@ -188,7 +188,7 @@ class ScriptedUpstream:
         asking = ScriptedAsking(self._plays.popleft(), request.url, on_sent)
         self.asked.append(asking)
         self.fresh.append(request.fresh)
-        self.headers.append(dict(request.headers))
+        self.headers.append(dict(request.headers + request.signature))
         return asking
 
     @property
