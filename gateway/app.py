@@ -36,7 +36,7 @@ from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stages.admit import Admit
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
-from gateway.pipeline.stages.pictures import CheckPictures, PictureWorks
+from gateway.pipeline.stages.pictures import CheckPictures, PictureTimes, PictureWorks
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules, State
 from gateway.policy.loads import LoadBoard
@@ -267,7 +267,8 @@ class App:
         services = self._services(settings, catalog)
         # Order: limits come first, so that a flood of misspelt models is limited too; the model tells its window.
         # Pictures come last: what is done with them depends on the model and its routes.
-        works = PictureWorks(self._fetcher, self._stills, _picture_rules(settings), settings.vision.fetch_s)
+        times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
+        works = PictureWorks(self._fetcher, self._stills, _picture_rules(settings), times)
         stages = (Admit(self._stores.counters), Choose(catalog), Measure(), CheckPictures(works))
         return Site(
             catalog=catalog,

@@ -167,7 +167,8 @@ class VisionSettings:
     max_image_pixels: int = setting(
         "Largest image, its width times its height, by its header.", 64_000_000, bounds=(1, 100_000_000)
     )
-    # Reliability E8. With conversions before and behind it, 4 s each, it ends before `stream.commit_after_s`.
+    # Reliability E8. With conversions before and behind it, 4 s each, it ends before `stream.commit_after_s`: where
+    # that is shorter than by default, so are these (`PictureTimes.within`).
     fetch_s: float = setting(
         "Longest time to fetch the images of a request by their URLs, where its provider does not.",
         10.0,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S
+import pytest
+
+from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S, PictureTimes
 from gateway.policy.pictures import MAX_WORK, PictureRules
 from gateway.providers.presets import PRESETS
 from gateway.settings.sections import MIB, StreamSettings, VisionSettings
@@ -35,8 +37,17 @@ def test_bounds() -> None:
 
 
 def test_the_rules_are_the_settings() -> None:
-    """Settings and rules have the same defaults; all work on images ends before a stream is committed."""
+    """Settings and rules have the same defaults; the stage's times are the defaults."""
     settings, rules = VisionSettings(), PictureRules()
 
     assert (rules.max_bytes, rules.max_pixels) == (settings.max_image_bytes, settings.max_image_pixels)
-    assert STILL_S + settings.fetch_s + STILL_S < StreamSettings().commit_after_s
+    times = PictureTimes.within(StreamSettings().commit_after_s, fetch_s=settings.fetch_s)
+    assert times == PictureTimes(settings.fetch_s, STILL_S)
+
+
+@pytest.mark.parametrize("commit_after_s", [0.1, 2.0, 20.0, 60.0])
+def test_work_on_images_ends_before_a_stream_is_committed(commit_after_s: float) -> None:
+    """A conversion, the fetches and one more conversion fit into the time, whatever that is."""
+    times = PictureTimes.within(commit_after_s, fetch_s=10.0)
+
+    assert times.still_s + times.fetch_s + times.still_s < commit_after_s

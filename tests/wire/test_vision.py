@@ -105,6 +105,9 @@ async def shelf(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shelf
     server.close()
 
 
+PATIENT: Config = {"commit_after_s": 20}  # by default; a conversion may take a fifth of it
+
+
 def config(provider: FakeProvider, **overrides: Config) -> Config:
     """The standard models, which fetch, "own" and "own-claude", which do not, and "blind"."""
     own = {"preset": "openai_compatible", "base_url": f"{provider.base_url}/v1"}
@@ -132,7 +135,7 @@ async def gateway(
     provider: FakeProvider, shelf: Shelf, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Gateway]:
     trusted = str(tmp_path_factory.getbasetemp() / "authority.pem")
-    async with launched(config(provider, vision={"fetch_s": 1.5}), trusted) as gateway:
+    async with launched(config(provider, vision={"fetch_s": 1.5}, stream=PATIENT), trusted) as gateway:
         yield gateway
 
 
@@ -314,7 +317,7 @@ async def test_tr_15_a_blind_model(gateway: Gateway, provider: FakeProvider, pat
 async def test_e8_what_is_not_public_is_not_reached(provider: FakeProvider, shelf: Shelf) -> None:
     """As it is served, the gateway connects to no address of this machine, and answers alike whether one is there."""
     shelf.heads.clear()
-    async with Gateway(config(provider)) as plain:
+    async with Gateway(config(provider, stream=PATIENT)) as plain:
         there = await ask(plain, CHAT, "own", image_url(f"https://127.0.0.1:{shelf.port}/a.jpg"))
         nowhere = await ask(plain, CHAT, "own", image_url("https://127.0.0.1:9/a.jpg"))
         by_http = await ask(plain, CHAT, "own", image_url(f"http://127.0.0.1:{provider.port}/"))
@@ -327,7 +330,7 @@ async def test_e8_what_is_not_public_is_not_reached(provider: FakeProvider, shel
 
 async def test_workers_convert(provider: FakeProvider) -> None:
     """Under gunicorn, which reaps its own children, a worker starts and ends such a process as well."""
-    async with Gateway(config(provider), workers=2, flags=PLAIN) as several:
+    async with Gateway(config(provider, stream=PATIENT), workers=2, flags=PLAIN) as several:
         before = sorted(proc.tree(several.pid))
         replies = [await ask(several, CHAT, "m", image_url(data_url(gif()))) for _ in range(4)]
 

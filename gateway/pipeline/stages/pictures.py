@@ -36,17 +36,34 @@ from gateway.wire.values import decode_values
 
 FETCHES_AT_ONCE = 8  # of one call; the client has a bound for all of them
 STILL_S = 4.0  # the largest picture that may be takes 1.1 s alone (measured); the rest is for those before it
+# Of the time after which a stream has to be committed: a conversion before and one behind the fetches leave a tenth.
+# With the defaults that is what the limits are anyway.
+STILL_SHARE = 0.2
+FETCH_SHARE = 0.5
 ENCODED_BYTES = 192 * 1024  # of a picture in one go: 0.5 ms (measured). A multiple of three, so that pieces join
 
 
 @dataclass(frozen=True, slots=True)
+class PictureTimes:
+    """Seconds for all fetches of a call together, and for a conversion, its wait for others included."""
+
+    fetch_s: float = 10.0
+    still_s: float = STILL_S
+
+    @classmethod
+    def within(cls, commit_after_s: float, *, fetch_s: float) -> PictureTimes:
+        """Those by which the stage ends before a stream is committed: while a 400 is possible it must not be."""
+        return cls(min(fetch_s, FETCH_SHARE * commit_after_s), min(STILL_S, STILL_SHARE * commit_after_s))
+
+
+@dataclass(frozen=True, slots=True)
 class PictureWorks:
-    """What the stage works with. `fetch_s` is for all pictures of a call together."""
+    """What the stage works with."""
 
     fetcher: Fetcher
     stills: Stills
     rules: PictureRules
-    fetch_s: float
+    times: PictureTimes = PictureTimes()
 
 
 class CheckPictures:
@@ -129,7 +146,7 @@ class _Work:
     async def _still(self, picture: Picture, animation: Part) -> bytes:
         """The base64 of *animation* as PNG."""
         try:
-            async with asyncio.timeout(STILL_S):
+            async with asyncio.timeout(self._works.times.still_s):
                 still = await self._works.stills.still(animation, max_pixels=self._rules.max_pixels)
         except TimeoutError as exc:
             raise GatewayError(OVERLOADED) from exc
@@ -141,7 +158,7 @@ class _Work:
 
     async def _fetch_all(self, links: list[Picture]) -> dict[Path, object]:
         """The pictures at *links*; none where that fails and there are routes that do not need them, which are left."""
-        end_s = asyncio.get_running_loop().time() + self._works.fetch_s
+        end_s = asyncio.get_running_loop().time() + self._works.times.fetch_s
         try:
             fetched = await together([partial(self._fetch, link, end_s) for link in links], at_once=FETCHES_AT_ONCE)
         except GatewayError:

@@ -190,7 +190,7 @@ def seeing(*plays: Play, fetches: bool, parts: list[Any]) -> Scene:
     out = Scene(*plays)
     provider = replace(route("a").provider, fetches_images=fetches)
     model = replace(MODEL, routes=(Route(provider, "m"),), input=("text", "image"))
-    works = PictureWorks(Idle(), Idle(), PictureRules(), fetch_s=10.0)
+    works = PictureWorks(Idle(), Idle(), PictureRules())
     stages = (Choose(Catalog({"m": model}, MODES)), CheckPictures(works))
     out._pipeline = Pipeline(stages, out.services, out.running)
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": parts}]}).encode()

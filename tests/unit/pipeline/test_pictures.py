@@ -110,7 +110,7 @@ async def admitted(
     routes = routes or (route("a"),)
     passing = await exchange(dialect, content, model(*routes, **more))
     world = world or World()
-    assert await CheckPictures(PictureWorks(world, world, RULES, fetch_s=10.0)).admit(passing) is None
+    assert await CheckPictures(PictureWorks(world, world, RULES)).admit(passing) is None
     return passing
 
 
@@ -135,7 +135,7 @@ async def test_a_call_without_pictures() -> None:
     )
     call = passing.call
 
-    await CheckPictures(PictureWorks(World(), World(), RULES, fetch_s=10.0)).admit(passing)
+    await CheckPictures(PictureWorks(World(), World(), RULES)).admit(passing)
 
     assert passing.call is call
 
@@ -147,7 +147,7 @@ async def test_a_sound_picture_passes_as_it_is(kind: str) -> None:
     passing = await exchange(CHAT, content, model(route("a")))
     call = passing.call
 
-    await CheckPictures(PictureWorks(World(), World(), RULES, fetch_s=10.0)).admit(passing)
+    await CheckPictures(PictureWorks(World(), World(), RULES)).admit(passing)
 
     assert passing.call is call
     assert sent(passing) == content
@@ -209,7 +209,7 @@ async def test_a_long_picture_is_corrected_beside_the_body() -> None:
     passing = await exchange(CHAT, [image_url(data_url(long, "image/png"))], model(route("a")))
     assert passing.call.held is not None
 
-    await CheckPictures(PictureWorks(World(), World(), rules, fetch_s=10.0)).admit(passing)
+    await CheckPictures(PictureWorks(World(), World(), rules)).admit(passing)
 
     assert len(bytes(passing.call.fields["messages"])) < 1000
     assert sent(passing) == [image_url(data_url(long, "image/jpeg"))]
@@ -339,7 +339,7 @@ async def test_a_dialect_without_urls(dialect: ClientDialectName, link: Any) -> 
     passing = await exchange(dialect, [link, inside], model(route("a", "gemini_content")))
     world = World({URL: png()})
 
-    await CheckPictures(PictureWorks(world, world, PictureRules(), fetch_s=10.0)).admit(passing)
+    await CheckPictures(PictureWorks(world, world, PictureRules())).admit(passing)
 
     assert passing.model is not None
     body = json.loads(build_request(passing.call, passing.candidates[0], passing.model).body)
@@ -424,7 +424,7 @@ async def test_a_failed_fetch(reason: FetchReason, sentence: str) -> None:
     world = World({URL: reason})
 
     with pytest.raises(GatewayError) as caught:
-        await CheckPictures(PictureWorks(world, world, RULES, fetch_s=10.0)).admit(passing)
+        await CheckPictures(PictureWorks(world, world, RULES)).admit(passing)
 
     place = "messages[0].content[1].image_url.url"
     assert (caught.value.kind.code, caught.value.param) == ("invalid_request", place)
@@ -468,7 +468,7 @@ async def test_a_client_that_leaves_ends_the_fetches() -> None:
     """Nobody is asked any more once the exchange is cancelled."""
     world = World()
     passing = await exchange(CHAT, [image_url(URL), image_url(f"{URL}?2")], model(route("a")))
-    stage = CheckPictures(PictureWorks(world, world, RULES, fetch_s=10.0))
+    stage = CheckPictures(PictureWorks(world, world, RULES))
     task = asyncio.ensure_future(stage.admit(passing))
     await at(1.0)
 
