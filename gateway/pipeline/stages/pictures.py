@@ -34,6 +34,7 @@ from gateway.wire.pictures import MEDIA_TYPES, Encoded, Plain
 from gateway.wire.splice import Path, splice
 from gateway.wire.values import decode_values
 
+STILLS_AT_ONCE = 2  # of one call, as there are processes: those of other calls wait for two of these, not for twenty
 FETCHES_AT_ONCE = 8  # of one call; the client has a bound for all of them
 STILL_S = 4.0  # the largest picture that may be takes 1.1 s alone (measured); the rest is for those before it
 # Of the time after which a stream has to be committed: a conversion before and one behind the fetches leave a tenth.
@@ -96,6 +97,7 @@ class _Work:
         self._works = works
         self._rules = works.rules
         call = exchange.call
+        self._stills = asyncio.Semaphore(STILLS_AT_ONCE)
         self._held = call.held or Held(mark_of(exchange.request_id))
         self._words = CLIENT_DIALECTS[call.dialect].pictures
         self._body_bytes = len(bytes(call.fields["messages"])) + sum(map(len, self._held.parts))
@@ -146,7 +148,7 @@ class _Work:
     async def _still(self, picture: Picture, animation: Part) -> bytes:
         """The base64 of *animation* as PNG."""
         try:
-            async with asyncio.timeout(self._works.times.still_s):
+            async with asyncio.timeout(self._works.times.still_s), self._stills:
                 still = await self._works.stills.still(animation, max_pixels=self._rules.max_pixels)
         except TimeoutError as exc:
             raise GatewayError(OVERLOADED) from exc

@@ -20,7 +20,7 @@ from gateway.core.held import Part, mark_of
 from gateway.dialects.continuation import continued
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.intake import set_aside
-from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S, CheckPictures, PictureWorks
+from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S, STILLS_AT_ONCE, CheckPictures, PictureWorks
 from gateway.policy.pictures import MAX_WORK, PictureRules
 from gateway.providers.requests import build_request
 from tests.support.pictures import MADE, b64, data_url, gif, image, image_url, jpeg, linked, png
@@ -52,6 +52,8 @@ class World:
     converted: list[bytes] = field(default_factory=list)
     running: int = 0
     most: int = 0
+    converting: int = 0
+    most_converting: int = 0
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def fetch(self, url: str, *, max_bytes: int, timeout_s: float) -> tuple[str, bytes]:
@@ -80,8 +82,12 @@ class World:
 
     async def still(self, animation: Part, *, max_pixels: int) -> bytes | None:
         self.converted.append(b64decode(animation))
-        if self.stills == "never":
-            await self.release.wait()
+        self.converting += 1
+        self.most_converting = max(self.most_converting, self.converting)
+        try:
+            await (self.release.wait() if self.stills == "never" else asyncio.sleep(0))
+        finally:
+            self.converting -= 1
         return b64(self.stills).encode() if isinstance(self.stills, bytes) else None
 
 
@@ -284,6 +290,16 @@ async def test_a_conversion_that_takes_too_long() -> None:
     error = await refused([image_url(data_url(gif()))], world=World(stills="never"))
 
     assert (error.kind.code, elapsed_s()) == ("overloaded", STILL_S)
+
+
+async def test_conversions_of_a_call_take_turns() -> None:
+    """Two of them at once, whether they came with the call or were fetched: others have their turn in between."""
+    urls = many(lambda n: f"https://x.test/{n}.gif", 8)
+    world = World(dict.fromkeys(urls, gif()))
+
+    await admitted([*many(lambda n: image_url(data_url(gif())), 8), *map(image_url, urls)], world=world)
+
+    assert (len(world.converted), world.most_converting, world.converting) == (16, STILLS_AT_ONCE, 0)
 
 
 @pytest.mark.parametrize(
