@@ -54,7 +54,8 @@ class JsonRelay:
             self._opening.release()
         now_s = self._services.clock.monotonic_s()
         exchange.committed_s = exchange.first_token_s = now_s
-        exchange.usage, exchange.basis, exchange.note = completion.usage, completion.basis, completion.note
+        exchange.usage, exchange.basis = completion.usage, completion.basis
+        exchange.note = completion.note or exchange.note  # a stage may have left one
         exchange.status = 200
         receipt = self._settlement.settle("completed")
         return Answer(200, completion.render(receipt), self._services.headers(exchange, receipt))

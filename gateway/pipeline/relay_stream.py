@@ -247,7 +247,7 @@ class StreamRelay:
     def _settle(self, outcome: Outcome, lane: Lane) -> Receipt:
         exchange = self._exchange
         measure(exchange, lane)
-        exchange.note = lane.note
+        exchange.note = lane.note or exchange.note  # a stage may have left one
         return self._settlement.settle(outcome)
 
     async def _last_words(self, data: bytes, patience_s: float) -> None:

@@ -161,22 +161,30 @@ class _Work:
     async def _fetch_all(self, links: list[Picture]) -> dict[Path, object]:
         """The pictures at *links*; none where that fails and there are routes that do not need them, which are left."""
         end_s = asyncio.get_running_loop().time() + self._works.times.fetch_s
+        places: dict[str, list[Picture]] = {}  # by URL: one that is named twenty times is fetched once
+        for link in links:
+            places.setdefault(link.url or "", []).append(link)
+        fetches = [partial(self._fetch, url, same, end_s) for url, same in places.items()]
         try:
-            fetched = await together([partial(self._fetch, link, end_s) for link in links], at_once=FETCHES_AT_ONCE)
+            fetched = await together(fetches, at_once=FETCHES_AT_ONCE)
         except GatewayError:
             able = tuple(route for route in self._exchange.candidates if route.provider.fetches_images)
             if not able:
                 raise
             self._exchange.candidates = able
             return {}
-        return {link.path: self._keep(*found) for link, found in zip(links, fetched, strict=True)}
+        inlined: dict[Path, object] = {}
+        for same, found in zip(places.values(), fetched, strict=True):
+            spelled = self._keep(*found)
+            inlined.update((link.path, spelled) for link in same)
+        return inlined
 
-    async def _fetch(self, link: Picture, end_s: float) -> tuple[str, bytes]:
-        """Media type and base64 of what *link* names."""
-        assert link.url is not None
+    async def _fetch(self, url: str, same: list[Picture], end_s: float) -> tuple[str, bytes]:
+        """Media type and base64 of what is at *url*, and is to stand in the places of *same*."""
+        link = same[0]
         left_s = max(0.0, end_s - asyncio.get_running_loop().time())
         try:
-            _, picture = await self._works.fetcher.fetch(link.url, max_bytes=self._rules.max_bytes, timeout_s=left_s)
+            _, picture = await self._works.fetcher.fetch(url, max_bytes=self._rules.max_bytes, timeout_s=left_s)
         except FetchFailed as exc:
             self._exchange.note = f"fetch:{exc.reason}"
             raise not_fetched(exc, link.place, self._rules) from exc
@@ -184,7 +192,7 @@ class _Work:
         data = await _encode(picture)
         if kind == "gif":
             kind, data = "png", await self._still(link, data)
-        self._body_bytes += len(data)
+        self._body_bytes += len(data) * len(same)
         if self._body_bytes > self._rules.max_body_bytes:
             message = f"With its images fetched the request is larger than {self._rules.max_body_bytes} bytes."
             raise GatewayError(REQUEST_TOO_LARGE, message, param=link.place)

@@ -410,6 +410,20 @@ async def test_an_answer_goes_on_behind_the_pictures() -> None:
         assert [message["content"] for message in messages] == [[part], "A ca"]
 
 
+async def test_a_url_is_fetched_once() -> None:
+    """However often a call names it: the picture stands in every place, and counts there for the length of the body."""
+    urls = [URL, f"{URL}?2", URL, URL]
+    world = World({url: png() for url in urls})
+    long = World({URL: png() + bytes(1900)})
+
+    passed = await admitted([image_url(url) for url in urls], world=world)
+    error = await refused([image_url(URL)] * 10, world=long)
+
+    assert sent(passed) == [image_url(data_url(png()))] * 4
+    assert world.asked == urls[:2]
+    assert (error.kind.code, len(long.asked)) == ("request_too_large", 1)
+
+
 async def test_a_failed_fetch_leaves_the_routes_that_fetch() -> None:
     """Where we cannot get the picture, another route's provider may."""
     routes = route("a"), route("b", fetches=True)

@@ -13,8 +13,8 @@ from gateway.core.receipt import Receipt
 from gateway.pipeline.settlement import Settlement
 from gateway.storage.memory import MemoryLedger
 from tests.support.notation import T
-from tests.support.scripted_provider import NEVER, Play, fail, tell
-from tests.unit.pipeline.plays import GOOD, RESET, STREAM_AND_JSON
+from tests.support.scripted_provider import EOF, JSON, NEVER, Play, fail, tell
+from tests.unit.pipeline.plays import COMPLETION, GOOD, RESET, STREAM_AND_JSON
 from tests.unit.pipeline.scene import Scene, at
 
 Diary = list[str]
@@ -175,3 +175,23 @@ async def test_a_client_that_leaves_while_a_stage_thinks() -> None:
     scene.leave()
 
     assert (await scene.end(), diary) == ("cancelled", ["admit one", "settle one cancelled"])
+
+
+class Noting:
+    """A stage that has found something."""
+
+    async def admit(self, exchange: Exchange) -> None:
+        exchange.note = "fetch:status"
+
+    def settle(self, exchange: Exchange, receipt: Receipt) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("play", "stream"), [(GOOD, True), (Play((COMPLETION, EOF), headers=JSON), False)])
+async def test_a_stages_note_is_kept(play: Play, stream: bool) -> None:
+    """What a stage noted is in the receipt of an answer of which there is nothing to be noted."""
+    scene = Scene(play, stream=stream, before=(Noting(),))
+
+    outcome = await scene.end()
+
+    assert (outcome, scene.receipt.note) == ("completed", "fetch:status")
