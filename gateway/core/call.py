@@ -13,6 +13,8 @@ from gateway.core.held import Held
 Task = Literal["answer", "count"]
 """Whether the prompt is to be answered, or only to be counted."""
 
+TOOLS = ("tools", "functions")  # the second is what OpenAI called the first before
+
 
 class CallOptions(Struct, frozen=True, gc=False):
     """The gateway's own request headers, read.
@@ -51,6 +53,16 @@ class Call(Struct, frozen=True):
     inlined: Raw | None = None
     held: Held | None = None
     task: Task = "answer"
+
+
+def tool_members(call: Call) -> tuple[str, ...]:
+    """The members by which *call* has tools; none where they are null or an empty list, however it is spaced."""
+    fields = call.fields
+    return tuple(name for name in TOOLS if name in fields and not _is_nothing(bytes(fields[name])))
+
+
+def _is_nothing(value: bytes) -> bool:
+    return value == b"null" or (value[:1] == b"[" and not value[1:-1].strip())
 
 
 def suited(call: Call, provider: Provider) -> Call:

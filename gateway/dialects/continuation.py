@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from gateway.core.call import Call, suited
+from gateway.core.call import TOOLS, Call, suited, tool_members
 from gateway.core.catalog import DialectName, Route
 from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
@@ -35,7 +35,7 @@ _HARMLESS: Mapping[DialectName, frozenset[str]] = {
 }  # fmt: skip
 # Members that ask for nothing in one of these forms.
 _SAYS_NOTHING: Mapping[str, Sequence[object]] = {
-    "n": (1,), "tools": ([],), "functions": ([],), "tool_choice": ("none", "auto"), "logprobs": (False,),
+    "n": (1,), "tool_choice": ("none", "auto"), "logprobs": (False,),
     "response_format": ({"type": "text"},), "modalities": (["text"],), "thinking": ({"type": "disabled"},),
 }  # fmt: skip
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -47,8 +47,10 @@ _messages = msgspec.json.Decoder(list[Raw]).decode
 def seam_of(call: Call) -> type[Seam] | None:
     """For each answer to *call*, if one could be taken up in the middle; None where that would never be sound."""
     harmless = _HARMLESS.get(call.dialect, frozenset())
+    if tool_members(call):
+        return None
     for name, raw in call.fields.items():
-        if name in harmless or bytes(raw) == b"null":
+        if name in harmless or name in TOOLS or bytes(raw) == b"null":
             continue
         if name not in _SAYS_NOTHING or decode_values(raw) not in _SAYS_NOTHING[name]:
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.core.call import Call
+from gateway.core.call import Call, tool_members
 from gateway.core.held import Held, Part
 from gateway.dialects.families import UNKNOWN_PX, Family
 from gateway.dialects.tokens import as_text, count_prompt
@@ -27,10 +27,9 @@ def prompt_tokens(call: Call, family: Family) -> int:
         raw = call.fields.get(name)
         if raw is not None:
             found.visit(decode_values(raw))
-    tools = call.fields.get("tools")
-    if tools is not None and len(memoryview(tools)) > len(b"null"):  # [] and null
-        found.texts.append(bytes(tools).decode("utf-8", "replace"))
-        found.others += family.tools
+    tools = tool_members(call)
+    found.texts += [bytes(call.fields[name]).decode("utf-8", "replace") for name in tools]
+    found.others += family.tools if tools else 0
     texts = found.texts
     if call.held is not None:  # base64 may also stand where the model reads it
         texts = [call.held.fill(text.encode()).decode() for text in texts]

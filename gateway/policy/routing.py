@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import NamedTuple
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from gateway.core.call import Call
+from gateway.core.call import Call, tool_members
 from gateway.core.catalog import HOMES, Catalog, Key, Model, Residency, Route, Strategy, allows, is_at_home
 from gateway.core.errors import (
     CONTEXT_LENGTH_EXCEEDED,
@@ -22,9 +22,6 @@ from gateway.dialects.pairs import is_native
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.policy.loads import LoadBoard, Standing
 from gateway.policy.suggestions import not_found
-
-_NOTHING = (b"null", b"[]")
-_TOOLS = ("tools", "functions")  # the second is what OpenAI called the first before
 
 
 class Left(Struct, frozen=True, gc=False):
@@ -121,9 +118,8 @@ def _residency(route: Route, key: Residency, model: Residency) -> Left | None:
 def _tools(route: Route, model: Model, call: Call) -> Left | None:
     if model.tools if route.tools is None else route.tools:
         return None
-    for name in _TOOLS:
-        if bytes(call.fields.get(name, Raw(b"null"))) not in _NOTHING:
-            return Left(route, "it cannot call tools", INVALID_REQUEST, "This model cannot call tools.", name)
+    for name in tool_members(call):
+        return Left(route, "it cannot call tools", INVALID_REQUEST, "This model cannot call tools.", name)
     return None
 
 

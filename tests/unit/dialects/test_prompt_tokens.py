@@ -121,6 +121,7 @@ def test_tools_count_with_their_instructions() -> None:
     sent = json.dumps(tools)
 
     assert tokens("x", SEEN, tools=tools) == 2 * count_prompt(["x", sent]) + 346
+    assert tokens("x", SEEN, functions=tools) == tokens("x", SEEN, tools=tools)
     assert tokens("x", SEEN, tools=[]) == tokens("x", SEEN)
 
 

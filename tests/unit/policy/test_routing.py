@@ -93,7 +93,7 @@ def test_a_class_that_the_tier_lacks_is_not_found() -> None:
 # -- capabilities --
 
 
-@pytest.mark.parametrize("tools", [b"[]", b"null", None])
+@pytest.mark.parametrize("tools", [b"[]", b"[ \n]", b"null", None])
 def test_no_tools_are_no_demand(tools: bytes | None) -> None:
     """An empty list of tools is served by a model without them."""
     fields = {} if tools is None else {"tools": tools}
