@@ -5,26 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.dialects.neutral import Notes, Prompt, Tool
-from gateway.dialects.validate import refuse
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "tool": "ANY"}
 _KEEPS_TO_SCHEMAS = "VALIDATED"  # AUTO that keeps to the schemas: Google's guide to function calling
 
 
 def write_tools(prompt: Prompt, notes: Notes) -> dict[str, Any]:
-    """
-    `tools` and `toolConfig`; nothing where there are no tools.
-
-    Raises:
-        GatewayError: A choice that the tools do not allow.
-    """
-    choice, name = prompt.tool_choice, prompt.names.get("tool_choice", "tool_choice")
+    """`tools` and `toolConfig`; nothing where there are no tools."""
+    choice = prompt.tool_choice
     if not prompt.tools:
-        if choice is not None and choice.mode in ("required", "tool"):
-            raise refuse(name, f"{name} asks for a tool, but there are no tools.")
         return {}
-    if choice is not None and choice.mode == "tool" and all(tool.name != choice.name for tool in prompt.tools):
-        raise refuse(name, f"{name}: there is no tool of that name among the tools.")
     mode = choice.mode if choice is not None else "auto"
     if prompt.parallel_tools is False and mode != "none":  # nothing here can forbid them
         notes.drop(prompt.names.get("parallel_tools", "parallel_tools"))
@@ -36,7 +26,7 @@ def write_tools(prompt: Prompt, notes: Notes) -> dict[str, Any]:
         return body
     if choice is not None and choice.mode == "tool":
         calling["allowedFunctionNames"] = [choice.name]
-        notes.translate(name)
+        notes.translate(prompt.names.get("tool_choice", "tool_choice"))
     return {**body, "toolConfig": {"functionCallingConfig": calling}}
 
 

@@ -118,13 +118,7 @@ def _write_tools(body: Body) -> None:
     """Tools and their use; without tools nothing of it, as an empty list, or a choice of nothing, is refused."""
     prompt, choice = body.prompt, body.prompt.tool_choice
     if not prompt.tools:
-        if choice is not None and choice.mode in ("required", "tool"):
-            name = body.named("tool_choice")
-            raise refuse(name, f"{name} asks for a tool, but there are no tools.")
         return
-    if choice is not None and choice.mode == "tool" and all(tool.name != choice.name for tool in prompt.tools):
-        name = body.named("tool_choice")
-        raise refuse(name, f"{name}: there is no tool of that name among the tools.")
     body.members["tools"] = [_tool(tool) for tool in prompt.tools]
     if choice is not None:
         chosen = _CHOICES.get(choice.mode) or {"type": "function", "function": {"name": choice.name}}

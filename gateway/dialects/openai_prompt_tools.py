@@ -76,12 +76,7 @@ def read_tool_choice(
         mode, tools = _allowed(given.get("allowed_tools"), tools, name)
         notes.translate(name)
         return ToolChoice(mode), tools
-    choice = _choice(given, name)
-    if choice.mode == "tool" and all(tool.name != choice.name for tool in tools):
-        raise refuse(name, f"{name}: there is no tool of that name among the tools.")
-    if choice.mode == "required" and not tools:
-        raise refuse(name, f"{name}: a call of a tool is required, but there are no tools.")
-    return choice, tools
+    return _choice(given, name), tools
 
 
 def _choice(given: Any, place: str) -> ToolChoice:

@@ -8,6 +8,7 @@ from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.dialects.base import Completion, Dialect, Journey, Lane
 from gateway.dialects.neutral import Notes, Target
 from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
+from gateway.dialects.tool_choice import check_choice
 from gateway.dialects.tool_names import fit_names
 from gateway.dialects.translation import TranslationLane, translated_completion
 
@@ -24,8 +25,9 @@ def translated_body(call: Call, provider: Dialect, target: Target) -> tuple[byte
     Raises:
         GatewayError: The dialect cannot say it, or not all of it and the client insists on that.
     """
-    notes = Notes()
-    prompt = fit_names(CLIENT_DIALECTS[call.dialect].read_prompt(call), provider.tool_names, notes)
+    notes, prompt = Notes(), CLIENT_DIALECTS[call.dialect].read_prompt(call)
+    check_choice(prompt)
+    prompt = fit_names(prompt, provider.tool_names, notes)
     body = provider.write_body(prompt, target, notes)
     if notes.dropped and call.options.strict_params:
         places = ", ".join(notes.dropped)

@@ -92,21 +92,10 @@ def test_tr_19_tool_choices(choice: dict[str, Any], members: dict[str, Any]) -> 
 
 
 def test_tr_19_without_tools_nothing_is_said_of_their_use() -> None:
-    """Vendors refuse a choice among no tools; to insist on one is the client's mistake."""
+    """Vendors refuse a choice among no tools."""
     body, _ = translated(tool_choice={"type": "auto", "disable_parallel_tool_use": True})
 
     assert body.keys() == {"model", "messages", "max_tokens"}
-    assert refusal(tool_choice={"type": "any"}).param == "tool_choice"
-
-
-def test_a_choice_of_a_tool_that_is_not_there_is_refused() -> None:
-    """As a choice of nothing is; a provider would refuse it in words about a body that the client did not send."""
-    error = refusal(tools=NOW, tool_choice={"type": "tool", "name": "then"})
-
-    assert (error.param, error.message) == (
-        "tool_choice",
-        "tool_choice: there is no tool of that name among the tools.",
-    )
 
 
 @pytest.mark.parametrize(
