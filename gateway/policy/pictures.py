@@ -13,6 +13,9 @@ from gateway.dialects.validate import refuse
 from gateway.wire.payloads import is_base64
 from gateway.wire.pictures import BadPicture, Look, Source, look
 
+# Pictures of one call. To find and look at as many takes 20 ms, to put all of them right 60 ms more, in one turn of the
+# loop (measured); most vendors take no more than some hundred.
+MAX_PICTURES = 1_000
 # Pictures of one call that we fetch or convert. A call of a few hundred bytes must not become any number of requests
 # or processes of ours; those that are only passed on are bounded by the body.
 MAX_WORK = 20
@@ -37,6 +40,12 @@ class PictureRules:
     max_bytes: int = 5 * 1024 * 1024
     max_pixels: int = 64_000_000
     max_body_bytes: int = 24 * 1024 * 1024
+
+
+def require_few(pictures: int) -> None:
+    """Raises GatewayError (400) for more than `MAX_PICTURES`."""
+    if pictures > MAX_PICTURES:
+        raise refuse("messages", f"A request may have at most {MAX_PICTURES} images.")
 
 
 def require_vision(model: Model, pictures: Sequence[Picture]) -> None:

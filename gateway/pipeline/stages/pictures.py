@@ -18,7 +18,7 @@ from gateway.core.exchange import Answer, Exchange
 from gateway.core.held import Held, Part, mark_of
 from gateway.core.ports import Fetcher, Stills
 from gateway.core.receipt import Receipt
-from gateway.dialects.pictures import Picture, may_show
+from gateway.dialects.pictures import Picture, may_show, plainly_shown
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.dialects.validate import refuse
 from gateway.policy.pictures import (
@@ -27,6 +27,7 @@ from gateway.policy.pictures import (
     data_of,
     judge,
     not_fetched,
+    require_few,
     require_vision,
     too_large,
 )
@@ -78,8 +79,10 @@ class CheckPictures:
         messages = exchange.call.fields["messages"]
         if not may_show(messages):
             return None
+        require_few(plainly_shown(messages))
         pictures = CLIENT_DIALECTS[exchange.call.dialect].pictures.find(decode_values(messages))
         if pictures:
+            require_few(len(pictures))
             assert exchange.model is not None
             require_vision(exchange.model, pictures)
             await _Work(exchange, self._works).run(pictures)

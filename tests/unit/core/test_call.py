@@ -21,6 +21,7 @@ from gateway.core.call import Call, CallOptions, tool_members
 )
 def test_tools(fields: dict[str, bytes], members: tuple[str, ...]) -> None:
     """A call has tools by a list that is not empty, however that is spaced, under their name or the older one."""
-    call = Call("openai_chat", {name: Raw(value) for name, value in fields.items()}, "m", stream=False, options=CallOptions())
+    raw = {name: Raw(value) for name, value in fields.items()}
+    call = Call("openai_chat", raw, "m", stream=False, options=CallOptions())
 
     assert tool_members(call) == members

@@ -21,7 +21,7 @@ from gateway.dialects.continuation import continued
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.intake import set_aside
 from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S, STILLS_AT_ONCE, CheckPictures, PictureWorks
-from gateway.policy.pictures import MAX_WORK, PictureRules
+from gateway.policy.pictures import MAX_PICTURES, MAX_WORK, PictureRules
 from gateway.providers.requests import build_request
 from tests.support.pictures import MADE, b64, data_url, gif, image, image_url, jpeg, linked, png
 from tests.unit.pipeline.scene import ONE, START_S, at, catalog, elapsed_s
@@ -372,7 +372,7 @@ async def drawn(picture: Any, to: Route, world: World) -> bytes:
     messages = [{"role": "user", "content": "Draw."}, said, {"role": "user", "content": "Again."}]
     fields = {**passing.call.fields, "messages": Raw(json.dumps(messages).encode())}
     passing.call = structs.replace(passing.call, fields=fields)
-    await CheckPictures(PictureWorks(world, world, RULES, fetch_s=10.0)).admit(passing)
+    await CheckPictures(PictureWorks(world, world, RULES)).admit(passing)
     assert passing.model is not None
     return build_request(passing.call, to, passing.model).body
 
@@ -524,6 +524,23 @@ async def test_work_is_bounded() -> None:
 
     assert (error.kind.code, error.param) == ("invalid_request", f"messages[0].content[{MAX_WORK - 1}].image_url.url")
     assert f"at most {MAX_WORK} images" in error.message
+
+
+@pytest.mark.parametrize("escaped", [False, True])
+async def test_pictures_are_bounded(escaped: bool) -> None:
+    """Thousands of small pictures would hold the loop for a second; the bound holds however their types are spelled."""
+    one = image_url(data_url(png()))
+    passed = await admitted([one] * MAX_PICTURES)
+    crowded = await exchange(CHAT, [one] * (MAX_PICTURES + 1), model(route("a")))
+    if escaped:
+        spelled = bytes(crowded.call.fields["messages"]).replace(b'"image_url"', b'"\\u0069mage_url"')
+        crowded.call = structs.replace(crowded.call, fields={**crowded.call.fields, "messages": Raw(spelled)})
+
+    with pytest.raises(GatewayError) as caught:
+        await CheckPictures(PictureWorks(World(), World(), RULES)).admit(crowded)
+
+    assert len(sent(passed)) == MAX_PICTURES
+    assert (caught.value.kind.code, caught.value.param) == ("invalid_request", "messages")
 
 
 async def test_the_body_stays_within_its_bound() -> None:
