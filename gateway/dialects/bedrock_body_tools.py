@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from msgspec import structs
@@ -13,7 +12,6 @@ from gateway.dialects.bedrock_body_blocks import Blocks
 from gateway.dialects.neutral import Notes, Prompt
 from gateway.dialects.validate import refuse
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # `ToolName` in the API reference
 _ANY = {"type": "auto"}  # where nothing was said
 _GONE = "Not available any more."  # of a tool that was called earlier and is no longer offered
 
@@ -29,7 +27,7 @@ def write_tools(
     such a choice there, whole, since Converse refuses one that is in both places.
 
     Raises:
-        GatewayError: A tool's name that the API refuses, or JSON mode where no tool can enforce it.
+        GatewayError: JSON mode where no tool can enforce it.
     """
     if own is None and answers_by_tool(prompt):  # not every model there can be made to call a tool
         name = prompt.names.get("response_format", "response_format")
@@ -40,7 +38,6 @@ def write_tools(
     written = write_anthropic_tools(prompt, called, notes)
     if not written:
         return {}
-    _check_names(prompt)
     tools: list[dict[str, Any]] = []
     for tool in written["tools"]:
         spec = _spec(tool, is_gone=not prompt.tools and tool["name"] != ANSWER)
@@ -56,16 +53,6 @@ def write_tools(
     elif prompt.tools:
         notes.drop(prompt.names.get("tool_choice", "tool_choice"))
     return config
-
-
-def _check_names(prompt: Prompt) -> None:
-    place = prompt.names.get("tools", "tools")
-    for at, tool in enumerate(prompt.tools):
-        if _NAME.fullmatch(tool.name) is None:
-            raise refuse(
-                f"{place}[{at}]",
-                f"{place}[{at}]: this model takes names of tools of at most 64 letters, digits, _ and -.",
-            )
 
 
 def _spec(tool: dict[str, Any], *, is_gone: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 from gateway.dialects.base import Dialect
@@ -31,5 +32,6 @@ GEMINI_CONTENT = Dialect(
     write_body=write_body,
     open_splitter=open_splitter,
     open_reader=GeminiReader,
+    tool_names=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),  # the API's own refusal of others
     read_failure=read_gemini_failure,
 )

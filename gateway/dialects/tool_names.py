@@ -11,6 +11,7 @@ from msgspec import structs
 from gateway.dialects.neutral import Message, Notes, Part, Prompt, ToolCall
 
 USUAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # OpenAI's reference, `tools[].function.name`; others took it over
+_FIRST = re.compile(r"[a-zA-Z_]")  # what a name has to begin with where a provider is particular about that
 _ODD = re.compile(r"[^a-zA-Z0-9_-]+")
 _KEPT_CHARS = 55  # with a dash and the digest, 64
 _DIGEST_CHARS = 8
@@ -44,7 +45,10 @@ def _calls(parts: tuple[Part, ...]) -> Iterable[ToolCall]:
 
 
 def _short(name: str) -> str:
-    return f"{_ODD.sub('_', name)[:_KEPT_CHARS]}-{sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]}"
+    kept = _ODD.sub("_", name)
+    if _FIRST.match(kept) is None:
+        kept = f"_{kept}"
+    return f"{kept[:_KEPT_CHARS]}-{sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]}"
 
 
 def _renamed(message: Message, short: dict[str, str]) -> Message:

@@ -239,14 +239,6 @@ def test_a_choice_of_none_that_cannot_be_kept() -> None:
     assert got.dropped == ["tool_choice"]
 
 
-@pytest.mark.parametrize("name", ["a" * 65, "mcp.tool", "naïve"])
-def test_names_of_tools(name: str) -> None:
-    """Bedrock takes 64 letters, digits, underscores and hyphens; others are refused with their place."""
-    param, _ = refused("openai_chat", tools=[{"type": "function", "function": {"name": name}}])
-
-    assert param == "tools[0]"
-
-
 def test_thinking() -> None:
     """A Claude's budget goes to it in its own words, and so does the history of its thoughts, signed or encrypted."""
     thoughts = [

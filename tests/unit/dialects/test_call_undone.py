@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -106,15 +108,42 @@ def test_a_name_with_other_characters() -> None:
     assert "tools[0]" in translated
 
 
-@given(st.lists(st.text(min_size=1, max_size=90), min_size=1, max_size=5, unique=True))
-def test_any_name_fits(names: list[str]) -> None:
-    """Whatever tools are called: every name fits there, no two become one, and each is found again."""
-    body, way, _ = to_openai(tools=tools(*names))
-    given_names = [tool["function"]["name"] for tool in body["tools"]]
+# Names of tools in a body, and what each vendor's reference says of them.
+NAMES: dict[DialectName, tuple[Callable[[Any], list[str]], str]] = {
+    "openai_chat": (lambda body: [tool["function"]["name"] for tool in body["tools"]], r"[a-zA-Z0-9_-]{1,64}"),
+    "bedrock_converse": (
+        lambda body: [tool["toolSpec"]["name"] for tool in body["toolConfig"]["tools"]],
+        r"[a-zA-Z0-9_-]{1,64}",
+    ),
+    "gemini_content": (
+        lambda body: [tool["name"] for tool in body["tools"][0]["functionDeclarations"]],
+        r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
+    ),
+}
 
-    assert all(DIALECTS["openai_chat"].tool_names.fullmatch(name) for name in given_names)
+
+@pytest.mark.parametrize("provider", NAMES)
+@given(st.lists(st.text(min_size=1, max_size=90), min_size=1, max_size=5, unique=True))
+@example(["a" * 65, "mcp.tool", "naïve", "1password", "-dash"])
+def test_any_name_fits(provider: DialectName, names: list[str]) -> None:
+    """Whatever tools are called: every name fits there, no two become one, and each is found again."""
+    find, form = NAMES[provider]
+
+    body, way, _ = sent("anthropic_messages", provider, tools=tools(*names))
+
+    given_names = find(body)
+    assert all(re.fullmatch(form, name) for name in given_names)
     assert [way.tools.get(name, name) for name in given_names] == names
     assert len(set(given_names)) == len(names)
+
+
+def test_gemini_takes_dots_and_colons() -> None:
+    """Names that it takes are left alone; one that begins with a digit gets an underscore in front."""
+    body, _, translated = sent("anthropic_messages", "gemini_content", tools=tools("files.read:all", "1password"))
+
+    first, second = NAMES["gemini_content"][0](body)
+    assert (first, second[:11], len(second)) == ("files.read:all", "_1password-", 19)
+    assert translated == ("tools[1]",)
 
 
 # -- ids --
