@@ -55,7 +55,7 @@ def read_prompt(call: Call) -> Prompt:
 def _betas(call: Call) -> tuple[str, ...]:
     """What the client's header lists."""
     lists = (value for name, value in call.forward_headers if name == _BETA)
-    return tuple(beta.strip() for value in lists for beta in value.split(","))
+    return tuple(name for value in lists for beta in value.split(",") if (name := beta.strip()))
 
 
 def _refuse_conversation(fields: Mapping[str, Raw]) -> None:

@@ -34,6 +34,7 @@ _BETAS = frozenset(
         "token-efficient-tools-2025-02-19",
     }
 )  # fmt: skip
+_BETA_HEADER = "anthropic-beta"
 _STOP_SEQUENCE = "/stop_sequence"  # points into the model's own answer; Converse's does not have it
 
 
@@ -82,6 +83,7 @@ class _Body(ABC):
         if stop := write_stop(prompt, self.notes):
             self.config["stopSequences"] = stop["stop_sequences"]
         self._write_format(prompt)
+        self._write_betas(prompt)
         body = {
             "system": blocks.system(talk.system),
             "messages": blocks.messages(talk.messages),
@@ -126,6 +128,15 @@ class _Body(ABC):
             schema["description"] = form.description
         self.output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
 
+    def _write_betas(self, prompt: Prompt) -> None:
+        """Each of those that the model may have, once; that others were left out is noted."""
+        wanted = dict.fromkeys(prompt.betas)
+        kept = [beta for beta in wanted if beta in _BETAS] if self.takes_own else []
+        if kept:
+            self.own["anthropic_beta"] = kept
+        if len(kept) < len(wanted):
+            self.notes.drop(_BETA_HEADER)
+
     def _rest(self, prompt: Prompt, blocks: Blocks) -> dict[str, Any]:
         """Members without a neutral form: the tier is known here, others are noted, and so is the user."""
         members: dict[str, Any] = {}
@@ -156,9 +167,6 @@ class _OwnBody(_Body):
             self.notes.translate("max_tokens")
         self.config |= {_CONFIG[name]: members.pop(name) for name in _CONFIG if name in members}
         self.own |= members
-        betas = [beta for beta in prompt.betas if beta in _BETAS]
-        if betas:
-            self.own["anthropic_beta"] = betas
         if effort is not None:
             self.output["effort"] = effort
 

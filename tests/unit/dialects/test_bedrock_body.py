@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from gateway.core.call import CallOptions
 from gateway.core.errors import GatewayError
-from gateway.dialects.bedrock_converse import upstream_path
+from gateway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from gateway.dialects.bedrock_converse import BEDROCK_CONVERSE, upstream_path
+from gateway.dialects.neutral import Target
+from gateway.dialects.pairs import translated_body
+from gateway.providers.traits import traits_of
 from tests.unit.dialects.converse import ADAPTIVE, CLAUDE, CLIENTS, OTHER, each_client, written
 
 PNG = "iVBORw0="
@@ -315,14 +320,29 @@ def test_marks_of_the_cache() -> None:
 
 def test_betas() -> None:
     """Of the client's header a Claude gets what Bedrock knows; it would refuse the rest, and other models all of it."""
-    headers = (("anthropic-beta", "claude-code-20250219, interleaved-thinking-2025-05-14,context-1m-2025-08-07"),)
+    known = "interleaved-thinking-2025-05-14,context-1m-2025-08-07"
+    headers = (("anthropic-beta", f"claude-code-20250219, {known}"), ("anthropic-beta", f" ,{known}"))
 
     claude, other = (written("anthropic_messages", model, headers=headers) for model in (CLAUDE, OTHER))
+    all_known = written("anthropic_messages", CLAUDE, headers=headers[1:])
 
     assert claude["additionalModelRequestFields"] == {
         "anthropic_beta": ["interleaved-thinking-2025-05-14", "context-1m-2025-08-07"]
     }
     assert "additionalModelRequestFields" not in other.body
+    assert (claude.dropped, other.dropped, all_known.dropped) == (["anthropic-beta"], ["anthropic-beta"], [])
+
+
+def test_betas_that_must_not_be_left_out() -> None:
+    """A client that insists on all of its call is refused, by the header's name."""
+    body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}).encode()
+    headers = (("anthropic-beta", "claude-code-20250219"),)
+    call = ANTHROPIC_MESSAGES.read_call(body, CallOptions(strict_params=True), headers)
+
+    with pytest.raises(GatewayError) as caught:
+        translated_body(call, BEDROCK_CONVERSE, Target(CLAUDE, stream=False, traits=traits_of(CLAUDE)))
+
+    assert caught.value.param == "anthropic-beta"
 
 
 @each_client
