@@ -15,11 +15,13 @@ class Pace:
     Attributes:
         answer_s: Seconds to the first good frame, or to the whole body, averaged; None while there is none.
         told_s: Monotonic seconds when that was learnt, or when an attempt failed.
+        running: Attempts of the kind under way.
     """
 
-    __slots__ = ("answer_s", "told_s")
+    __slots__ = ("answer_s", "running", "told_s")
 
     def __init__(self) -> None:
+        self.running = 0
         self.answer_s: float | None = None
         self.told_s: float | None = None
 
@@ -29,8 +31,13 @@ class Pace:
 
 
 class Standing:
-    """Where a route stands. `running` counts attempts under way; streams and bodies have a pace each, by `paces[...]`
-    with whether it is a stream, since a whole body takes as long as all of its tokens."""
+    """
+    Where a route stands.
+
+    Attributes:
+        running: Attempts of either kind that are under way.
+        paces: By whether it is of streams: a whole body takes as long as all of its tokens.
+    """
 
     __slots__ = ("paces", "running")
 
@@ -50,6 +57,7 @@ class Load:
         self._started_s = now_s
         self._is_held = True
         standing.running += 1
+        self._pace.running += 1
 
     def answered(self, now_s: float) -> None:
         """The attempt is good: its first frame, or all of it, is here."""
@@ -67,6 +75,7 @@ class Load:
         if self._is_held:
             self._is_held = False
             self._standing.running -= 1
+            self._pace.running -= 1
 
 
 class LoadBoard:

@@ -54,7 +54,7 @@ def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, 
             read alike. See `refusal` for when no route is left.
     """
     model = find(catalog, key, call.slug)
-    if len(model.routes) == 1 and not model.is_picky and key.residency == "any":
+    if len(model.routes) == 1 and not _is_picky(model, key):
         return model, model.routes  # as most are: there is nothing to consider
     choice = consider(model, key, call)
     if not choice.routes:
@@ -79,11 +79,16 @@ def consider(model: Model, key: Key, call: Call) -> Choice:
     """
     routes: tuple[Route, ...] = model.routes
     left: tuple[Left, ...] = ()
-    if model.is_picky or key.residency != "any":
+    if _is_picky(model, key):
         routes, left = _sift(model, key, call)
     if len(routes) > 1:
         routes = tuple(sorted(routes, key=lambda route: not is_native(call, route)))
     return Choice(routes, left)
+
+
+def _is_picky(model: Model, key: Key) -> bool:
+    """Whether a call of *key*'s may leave routes of *model*."""
+    return model.is_picky or key.residency != "any"
 
 
 def refusal(choice: Choice) -> GatewayError:
@@ -193,15 +198,15 @@ def _by_load(route: Route, sight: Sight) -> Rank:
 
 def _by_pace(route: Route, sight: Sight) -> Rank:
     """
-    The fastest first. A route of which nothing is known of late comes before them all, for one call at a time: so times
-    are learnt, and a route that hangs holds one call up, not everybody's.
+    The fastest first. A route of which nothing is known of late comes before them all, for one call of a kind at a
+    time: so times are learnt, and a route that hangs holds one call up, not everybody's.
     """
     pace = sight.standing.paces[sight.stream]
     if not route.weight:
         return 3.0, 0.0
     if pace.is_fresh(sight.now_s):
         return (1.0, pace.answer_s) if pace.answer_s is not None else (2.0, inf)  # it has just failed
-    return (2.0, pace.answer_s or inf) if sight.standing.running else (0.0, 0.0)
+    return (2.0, inf if pace.answer_s is None else pace.answer_s) if pace.running else (0.0, 0.0)
 
 
 _ORDERS: Mapping[Strategy, Callable[[Route, Sight], Rank]] = {

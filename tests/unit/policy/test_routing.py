@@ -240,6 +240,27 @@ def test_an_unknown_route_is_tried_by_one() -> None:
     assert (before, meanwhile, ordered(of, loads)) == ("ba", "ab", "ba")
 
 
+def test_each_kind_of_calls_tries_for_itself() -> None:
+    """A stream that is out says nothing of bodies: the unknown route is tried by the first body as well."""
+    of, loads = model(route("a"), route("b"), strategy="lowest_latency"), LoadBoard()
+    for stream in (True, False):
+        measure(loads, "a", 0.5, stream=stream)
+    Load(loads.of("b/m"), stream=True, now_s=NOW_S)
+
+    assert (ordered(of, loads), ordered(of, loads, stream=False)) == ("ab", "ba")
+
+
+def test_no_time_at_all_is_a_time() -> None:
+    """An answer within one tick of the clock was a fast one, not one that never came."""
+    of, loads = model(route("a"), route("b"), strategy="lowest_latency"), LoadBoard()
+    measure(loads, "a", 9.0)
+    measure(loads, "b", 0.0)
+    for name in "ab":
+        Load(loads.of(f"{name}/m"), stream=True, now_s=NOW_S)
+
+    assert ordered(of, loads, NOW_S + STALE_S) == "ba"
+
+
 def test_old_times_are_forgotten() -> None:
     """A route that has not been asked for a minute is as good as unknown."""
     of, loads = model(route("a"), route("b"), strategy="lowest_latency"), LoadBoard()
