@@ -88,7 +88,7 @@ def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: s
     message = scrub(words) if isinstance(words, str) else None
     if kind is INVALID_REQUEST and _is_about_length(error):
         kind = CONTEXT_LENGTH_EXCEEDED
-        message = message if says_too_long(None, words) else None
+        message = message if _says_so_itself(error) else None
     details = error.get("details")
     error_code = details.get("error_code") if isinstance(details, dict) else None
     param = error.get("param")
@@ -107,10 +107,14 @@ def _callers_fault(dialect: DialectName, kind: ErrorKind, body: bytes, detail: s
 
 def _is_about_length(error: dict[str, Any]) -> bool:
     """Whether code, type or words of *error* are about the length of the prompt, or those of the host behind it."""
-    if says_too_long(error.get("code"), error.get("message")) or says_too_long(error.get("type"), None):
+    if _says_so_itself(error):
         return True
     metadata = error.get("metadata")  # OpenRouter's, where `message` is "Provider returned error"
     return isinstance(metadata, dict) and says_too_long(None, metadata.get("raw"))
+
+
+def _says_so_itself(error: dict[str, Any]) -> bool:
+    return says_too_long(error.get("code"), error.get("message")) or says_too_long(error.get("type"), None)
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

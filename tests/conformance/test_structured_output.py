@@ -178,16 +178,20 @@ async def test_anthropic_parse(stand: Stand) -> None:
 
 
 @each_way
-async def test_json_mode_is_refused(stand: Stand, stream: bool) -> None:
-    """JSON without a schema is nothing that the Anthropic dialect can hold a model to: 400, never ignored."""
-    before = len(stand.provider.requests)
+async def test_a_refusal_of_json_mode(stand: Stand, stream: bool) -> None:
+    """A model that is to answer in JSON and says something in words has refused: so the SDK hears it."""
+    words = "I cannot say that in JSON."
+    said = [MS(9), CBS(0), CBD(0, words), CBX(0), MD("end_turn", 7), MX]
+    stand.provider.script(ABROAD["openai"], said if stream else [json_answer(words, dialect="anthropic")])
 
     async with openai.AsyncOpenAI(base_url=f"{stand.base_url}/v1", api_key=KEY) as client:
-        messages: Any = [{"role": "user", "content": "JSON!"}]
-        with pytest.raises(openai.BadRequestError) as caught:
-            await client.chat.completions.create(
-                model=ABROAD["openai"], messages=messages, response_format={"type": "json_object"}, stream=stream
-            )
+        asked: Any = {"model": ABROAD["openai"], "messages": [{"role": "user", "content": "JSON!"}]}
+        asked |= {"response_format": {"type": "json_object"}}
+        if stream:
+            async with client.chat.completions.stream(**asked) as chunks:
+                (choice,) = (await chunks.get_final_completion()).choices
+        else:
+            (choice,) = (await client.chat.completions.create(**asked)).choices
 
-    assert (caught.value.param, caught.value.code) == ("response_format", "invalid_request")
-    assert len(stand.provider.requests) == before
+    assert (choice.message.content or None, choice.message.refusal) == (None, words)
+    assert stand.provider.requests[-1].json["tool_choice"]["type"] == "tool"
