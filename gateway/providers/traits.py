@@ -7,11 +7,14 @@ rules, and mostly another name (`moonshotai/kimi-k2`): such a model is asked for
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import structs
 
 from gateway.core.catalog import Route
 from gateway.dialects.traits import PLAIN, Traits
+
+_MAX_NAMES = 1024  # names come from the catalogue, which has some hundred
 
 # OpenAI's reference, `max_completion_tokens` and the guide to reasoning: these models refuse the sampling members.
 _OPENAI = Traits(
@@ -123,7 +126,8 @@ _ROWS: tuple[tuple[str, Traits], ...] = (
     *((f"claude-{name}", _ADAPTIVE) for name in ("opus-4-6", "sonnet-4-6", "opus-4-7")),
     *((f"claude-{name}", _CLAUDE_5) for name in ("opus-4-8", "opus-5", "sonnet-5", "haiku-5", "fable-5", "mythos-")),
     *((f"claude-{name}", _PREFILLED) for name in _PREFILLED_NAMES),
-    ("claude-", _CLAUDE),
+    *((f"claude-{name}", _CLAUDE) for name in ("2", "instant", "v2")),
+    ("claude-", _CLAUDE_5),  # newer ones get what the newest take
     *((name, _MISTRAL) for name in ("open-mistral-", "open-mixtral-", "labs-", "voxtral-")),
 )
 
@@ -145,6 +149,7 @@ def takes_prefill(route: Route) -> bool:
     return traits.prefills and dialect in ("anthropic_messages", "bedrock_converse")
 
 
+@lru_cache(maxsize=_MAX_NAMES)
 def traits_of(*names: str) -> Traits:
     """The traits of a model, by the first of its *names* that says anything; the first is its provider's own."""
     bare = [name.rpartition(_HOSTED)[2] for name in names]

@@ -12,6 +12,7 @@ from gateway.core.catalog import DialectName, Model, Provider, Route
 from gateway.core.money import Price, Weight
 from gateway.providers.presets import azure_path
 from gateway.providers.requests import build_request
+from gateway.providers.traits import traits_of
 from tests.unit.dialects.conversations import anthropic_call
 from tests.unit.dialects.prompts import translated
 
@@ -72,3 +73,18 @@ def test_a_deployment_is_known_by_its_slug() -> None:
 
     assert ("max_completion_tokens" in deployed, "max_tokens" in deployed) == (True, False)
     assert ("max_completion_tokens" in hosted, "max_tokens" in hosted) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking"),
+    [
+        ("claude-opus-6", "adaptive"),
+        ("eu.anthropic.claude-saga-7-v1:0", "adaptive"),
+        ("claude-sonnet-4-5-20250929", "budget"),
+        ("claude-opus-4-20250514", "budget"),
+        ("anthropic.claude-v2:1", "budget"),
+    ],
+)
+def test_a_claude_that_nobody_knows_is_a_new_one(model: str, thinking: str) -> None:
+    """It gets what the newest take, as they refuse a budget; those that take nothing else are known by name."""
+    assert traits_of(model).thinking == thinking
