@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.dialects.gemini_body_schema import unenforced
 from gateway.dialects.neutral import Notes, Prompt, Tool
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "tool": "ANY"}
@@ -18,6 +19,7 @@ def write_tools(prompt: Prompt, notes: Notes) -> dict[str, Any]:
     mode = choice.mode if choice is not None else "auto"
     if prompt.parallel_tools is False and mode != "none":  # nothing here can forbid them
         notes.drop(prompt.names.get("parallel_tools", "parallel_tools"))
+    _note_unenforced(prompt, notes)
     body: dict[str, Any] = {"tools": [{"functionDeclarations": [_declaration(tool) for tool in prompt.tools]}]}
     calling: dict[str, Any] = {"mode": _MODES[mode]}
     if mode == "auto" and any(tool.strict for tool in prompt.tools):
@@ -28,6 +30,15 @@ def write_tools(prompt: Prompt, notes: Notes) -> dict[str, Any]:
         calling["allowedFunctionNames"] = [choice.name]
         notes.translate(prompt.names.get("tool_choice", "tool_choice"))
     return {**body, "toolConfig": {"functionCallingConfig": calling}}
+
+
+def _note_unenforced(prompt: Prompt, notes: Notes) -> None:
+    """The keywords of strict tools that no call is held to, as with the form of the answer."""
+    tools = prompt.names.get("tools", "tools")
+    for at, tool in enumerate(prompt.tools):
+        if tool.strict and tool.parameters is not None:
+            for keyword in unenforced(tool.parameters):
+                notes.drop(f"{tools}[{at}].{keyword}")
 
 
 def _declaration(tool: Tool) -> dict[str, Any]:

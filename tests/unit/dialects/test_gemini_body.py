@@ -189,6 +189,17 @@ def test_tools_as_they_are() -> None:
     assert (notes.translated, notes.dropped) == ([], [])
 
 
+def test_what_is_not_enforced_of_strict_tools() -> None:
+    """Keywords that Google does not look at are noted of a tool that is strict, and of no other."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "x"}}}
+    loose = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    strict = {"type": "function", "function": {"name": "g", "parameters": schema, "strict": True}}
+
+    _, notes = of_chat(tools=[loose, strict])
+
+    assert notes.dropped == ["tools[1].pattern"]
+
+
 def test_strict_tools() -> None:
     """Where a tool is strict the model has to keep to the schemas, whether or not it has to call."""
     strict = {"type": "function", "function": {**TOOL["function"], "strict": True}}  # type: ignore[dict-item]
