@@ -107,7 +107,11 @@ class StreamSettings:
     usage_grace_s: float = setting(
         "How long the end is held back for a usage chunk that follows the finish chunk.", 2.0, bounds=(0, 60)
     )
-    max_event_bytes: int = setting("Longest single event of a provider's stream.", MIB, bounds=(KIB, 64 * MIB))
+    max_event_bytes: int = setting(
+        "Longest single event of a provider's stream; where one may hold a picture, never less than 24 MiB.",
+        MIB,
+        bounds=(KIB, 64 * MIB),
+    )
     sniff_bytes: int = setting(
         "How much may be held back before the first good frame.", 64 * KIB, bounds=(KIB, 16 * MIB)
     )

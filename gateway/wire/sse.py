@@ -38,7 +38,8 @@ class Splitter(Protocol):
 
         Raises:
             Unreadable: By the call that meets what is wrong if it completes no event before it, else by the next call
-                of `feed` or `close`. From then on by every call.
+                of `feed` or `close`. From then on by every call. A format that has faults of its own tells of it by
+                such an event instead, its last: see `eventstream`.
         """
 
     def close(self) -> list[Event]:
