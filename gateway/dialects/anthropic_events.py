@@ -55,6 +55,9 @@ class AnthropicReader:
         self.progress += kind != "ping"
         return handler(self, parsed)
 
+    def close(self) -> None:
+        """See `Reader`: here the end of a body proves nothing."""
+
     def end(self) -> Sequence[AnswerEvent]:
         """How the model stopped, and the last count."""
         said = self._ending.last_words(self._calls)

@@ -162,7 +162,8 @@ class Dialect:
         write_body: The body that asks a provider of this dialect for a call of another one. Raises GatewayError (400)
             naming what cannot be left out.
         open_splitter: Takes a stream apart; its argument is the longest event in bytes.
-        open_reader: What a provider says, for a client of another dialect.
+        open_reader: What a provider says, for a client of another dialect; its argument is how many answers were asked
+            for.
         tool_names: What names of tools look like; a translated call's others are replaced.
         read_failure: What an answer that is no 200 means: its status, headers, body (`MAX_ERROR_BYTES` at most) and the
             time by the wall clock.
@@ -174,7 +175,7 @@ class Dialect:
     stream_type: str = "text/event-stream"
     write_body: Callable[[Prompt, Target, Notes], bytes]
     open_splitter: Callable[[int], Splitter] = FrameSplitter
-    open_reader: Callable[[], Reader]
+    open_reader: Callable[[int], Reader]
     tool_names: re.Pattern[str] = USUAL
     read_failure: Callable[[int, Mapping[str, str], bytes, float], Failure]
 

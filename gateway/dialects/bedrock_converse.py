@@ -25,6 +25,6 @@ BEDROCK_CONVERSE = Dialect(
     stream_type=MEDIA_TYPE,
     write_body=write_body,
     open_splitter=MessageSplitter,
-    open_reader=BedrockReader,
+    open_reader=lambda asked: BedrockReader(),
     read_failure=read_failure,
 )

@@ -76,6 +76,9 @@ class BedrockReader:
         self.progress += 1
         return handler(self, read[0])
 
+    def close(self) -> None:
+        """See `Reader`: here the end of a body proves nothing."""
+
     def end(self) -> Sequence[AnswerEvent]:
         """How the model stopped, and the last count."""
         said = self._ending.last_words(self._calls)

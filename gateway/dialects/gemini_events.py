@@ -31,10 +31,15 @@ class GeminiReader(AnswerState):
     """
     A stream has no terminal marker of its own: what completes it is the finish reason of each candidate, or the refusal
     of the prompt; what ends it is the end of the body. Every chunk counts the tokens so far.
+
+    Args:
+        asked: How many candidates there should be. One may stop before another begins; that there are fewer is told by
+            the end of the body alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, asked: int = 1) -> None:
         super().__init__()
+        self._missing = asked
         self._id: str | None = None  # of the answer, "" where it has none; None before it begins
         self._candidates: dict[int, CandidateReader] = {}
         self._usage = UsageReader()
@@ -56,6 +61,11 @@ class GeminiReader(AnswerState):
         except UpstreamFailed as exc:
             return self._fail(exc.failure)
 
+    def close(self) -> None:
+        """See `Reader`: no more candidates will come."""
+        self._missing = 0
+        self.complete = self._have_stopped()
+
     def end(self) -> Sequence[AnswerEvent]:
         """How the model stopped, and the usage if it has changed."""
         others = [Other(index, each.finished()) for index, each in sorted(self._candidates.items()) if index]
@@ -68,6 +78,7 @@ class GeminiReader(AnswerState):
         if root.get("error"):
             raise UpstreamFailed(in_band_failure(body))
         said = [event for event in self._take(root, body) if type(event) is not Running]
+        self.close()
         if not self.complete:
             raise UpstreamFailed(malformed("no candidate with a finish reason in the answer"))
         self.ended = True
@@ -88,9 +99,13 @@ class GeminiReader(AnswerState):
         candidates = root.get("candidates")
         for candidate in candidates if isinstance(candidates, list) else ():
             out += self._take_candidate(candidate, payload)
-        stopped = [each.has_stopped for each in self._candidates.values()]
-        self.complete = all(stopped) if stopped else self._block is not None
+        self.complete = self._have_stopped()
         return out + self._count()
+
+    def _have_stopped(self) -> bool:
+        if not self._candidates:
+            return self._block is not None
+        return self._missing <= 0 and all(each.has_stopped for each in self._candidates.values())
 
     def _take_feedback(self, feedback: object) -> None:
         """A prompt that was refused has no answer, and says why."""
@@ -108,6 +123,7 @@ class GeminiReader(AnswerState):
         reader = self._candidates.get(index)
         if reader is None:
             reader = self._candidates[index] = CandidateReader()
+            self._missing -= 1
             begun = [Begin()] if index else []
         was_stopped = reader.has_stopped
         said = reader.take(candidate, payload)

@@ -62,10 +62,14 @@ class EventLane(ABC):
             else:
                 if self.failure is not None and self.failure.reason == MALFORMED:  # half a payload is a cut
                     self.failure = TRUNCATED
-        if not self.complete:
+        if not self._is_whole():
             self._break(TRUNCATED)
         self.ended = True
         return out
+
+    def _is_whole(self) -> bool:
+        """Whether the answer is complete, now that the body is over."""
+        return self.complete
 
     @abstractmethod
     def _run(self, events: list[Event]) -> bytes:

@@ -366,7 +366,8 @@ class Reader(Protocol):
     """What a provider says, understood.
 
     Attributes:
-        complete: The model has stopped, by its provider's word; nothing that follows turns the answer into a failure.
+        complete: The model has stopped, by all that its provider has said so far: while that stands no failure spoils
+            the answer. Where the provider has no terminal marker, more of the answer takes it back.
         ended: The provider's own terminal marker is here: nothing of use can follow.
         progress: Counts events that moved the answer on, also those that say nothing which there is an event for here.
         note: Something odd that did not spoil the answer, for the log.
@@ -384,6 +385,9 @@ class Reader(Protocol):
         Raises:
             UpstreamFailed: An error of the provider, or nothing intelligible.
         """
+
+    def close(self) -> None:
+        """The body has ended as it should: an answer may be `complete` by that."""
 
     def end(self) -> Sequence[AnswerEvent]:
         """The last words of a `complete` answer: `Finished`, and a last `Counted`. Called once."""

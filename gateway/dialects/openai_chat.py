@@ -194,7 +194,7 @@ OPENAI_CHAT = ClientDialect(
     read_failure=lambda status, headers, body, now: read_failure("openai_chat", status, headers, body, now),
     read_prompt=read_prompt,
     write_body=write_body,
-    open_reader=OpenAIReader,
+    open_reader=lambda asked: OpenAIReader(),
     open_writer=OpenAIWriter,
     pictures=PICTURES,
 )

@@ -17,6 +17,9 @@ class AnswerState:
         self.progress = 0
         self.note: str | None = None
 
+    def close(self) -> None:
+        """See `Reader`; the end of a body proves nothing where there is a marker of the end."""
+
     def _fail(self, failure: Failure) -> Sequence[AnswerEvent]:
         """Raises UpstreamFailed, unless the answer is `complete`: then *failure* is but noted, and nothing follows."""
         if not self.complete:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from gateway.core.call import Call
 from gateway.core.errors import Failure, UpstreamFailed
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage, merge
@@ -21,6 +22,7 @@ from gateway.dialects.neutral import AnswerEvent, Counted, Finished, Running
 from gateway.dialects.retold import Retold
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
 from gateway.wire.sse import Event
+from gateway.wire.values import decode_values
 
 
 class TranslationLane(EventLane):
@@ -28,7 +30,7 @@ class TranslationLane(EventLane):
 
     def __init__(self, journey: Journey, provider: Dialect, client: ClientDialect) -> None:
         super().__init__(provider.open_splitter(journey.rules.max_event_bytes))
-        self._reader = provider.open_reader()
+        self._reader = provider.open_reader(_asked(journey.call))
         self._writer = client.open_writer(journey)
         self._lane: Lane = client.open_lane(structs.replace(journey, rules=_unbounded(journey.rules)))
         self._retold = Retold(journey.request_id, journey.tools)
@@ -100,6 +102,11 @@ class TranslationLane(EventLane):
         """Tokens of the answer so far."""
         return self._lane.received_tokens()
 
+    def _is_whole(self) -> bool:
+        if self.failure is None:
+            self._reader.close()
+        return self.complete
+
     def _run(self, events: list[Event]) -> bytes:
         if self.failure is not None:
             return b""
@@ -146,7 +153,7 @@ class TranslationLane(EventLane):
 
 def translated_completion(body: bytes, journey: Journey, provider: Dialect, client: ClientDialect) -> Completion:
     """A whole JSON answer of *provider*, for *client*. Raises UpstreamFailed when it is none."""
-    reader, writer = provider.open_reader(), client.open_writer(journey)
+    reader, writer = provider.open_reader(_asked(journey.call)), client.open_writer(journey)
     retold = Retold(journey.request_id, journey.tools)
     events = [
         told
@@ -161,6 +168,12 @@ def translated_completion(body: bytes, journey: Journey, provider: Dialect, clie
     completion.note = note or reader.note or retold.note or writer.note or completion.note
     completion.usage = counts.complete(completion.usage)
     return completion
+
+
+def _asked(call: Call) -> int:
+    """How many answers *call* wants."""
+    given = call.fields.get("n")
+    return (decode_values(given) if given is not None else None) or 1
 
 
 def _odd_ending(event: AnswerEvent) -> str | None:

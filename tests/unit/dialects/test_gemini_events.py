@@ -408,6 +408,29 @@ def test_an_answer_is_over_when_all_are() -> None:
     assert heard.end == "interrupted"
 
 
+def test_an_answer_that_has_not_begun() -> None:
+    """One candidate may stop before the other begins: the answer waits for that, and an error until then breaks it."""
+    first = GT("a", finish="STOP", tokens=(1, 1))
+    lane = open_lane(journey(openai_call(n=2), speaks="gemini_content"))
+
+    lane.feed(first)
+    before = lane.complete
+    lane.feed(GC(candidates=[SECOND[0] | SECOND[1]]))
+    broken = asked(2, first, b'data: {"error":{"code":500}}\n\n')
+
+    assert (before, lane.complete, broken.end) == (False, True, "interrupted")
+
+
+def test_fewer_answers_than_asked_for() -> None:
+    """The end of the body tells that there are no more: the others are whole. A body that is cut tells nothing."""
+    first = GT("a", finish="STOP", tokens=(1, 1))
+
+    ended = asked(2, first)
+    cut = hear(open_lane(journey(openai_call(n=2), speaks="gemini_content")), [first], RESET)
+
+    assert (ended.end, cut.end) == ("finished", "interrupted")
+
+
 @both_doors
 def test_answers_that_nobody_asked_for(open_door: OpenDoor) -> None:
     """A candidate beyond those that were asked for is left out, and noted."""
