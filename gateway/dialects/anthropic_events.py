@@ -14,6 +14,7 @@ from gateway.dialects.anthropic_ending import Ending
 from gateway.dialects.anthropic_event import Block, Delta, StreamEvent, leniently, read_block, read_event
 from gateway.dialects.failures import ABSENT, NOTHING, in_band_failure, malformed
 from gateway.dialects.neutral import AnswerEvent, Begin
+from gateway.dialects.reading import AnswerState
 from gateway.wire.sse import Event
 from gateway.wire.values import decode_values
 
@@ -22,14 +23,11 @@ MAX_OPEN_BLOCKS = 32  # Anthropic has one open at a time, others one for each ca
 _read_list = msgspec.json.Decoder(list[Raw]).decode
 
 
-class AnthropicReader:
+class AnthropicReader(AnswerState):
     """Reads one answer, a stream by `take` and `end` or a JSON body by `whole`."""
 
     def __init__(self) -> None:
-        self.complete = False
-        self.ended = False
-        self.progress = 0
-        self.note: str | None = None
+        super().__init__()
         self._has_begun = False
         self._open: dict[int, OpenBlock] = {}
         self._held = Held()
@@ -111,9 +109,6 @@ class AnthropicReader:
     def _close_block(self, index: int) -> list[AnswerEvent]:
         block = self._open.pop(index, None)
         return block.close() if block is not None else []
-
-    def _remark(self, note: str) -> None:
-        self.note = self.note or note
 
     # -- the events of a stream --
 

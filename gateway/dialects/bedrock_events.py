@@ -14,6 +14,7 @@ from gateway.dialects.bedrock_failures import fault_failure
 from gateway.dialects.failures import ABSENT, malformed
 from gateway.dialects.lane import read_json
 from gateway.dialects.neutral import AnswerEvent, Argued, Begin, Called, Said, Thought
+from gateway.dialects.reading import AnswerState
 from gateway.wire.eventstream import Fault
 from gateway.wire.sse import Event
 from gateway.wire.values import decode_values
@@ -38,14 +39,11 @@ class _Open:
         self.redacted: list[str] = []
 
 
-class BedrockReader:
+class BedrockReader(AnswerState):
     """Reads one answer, a stream by `take` and `end` or a JSON body by `whole`."""
 
     def __init__(self) -> None:
-        self.complete = False
-        self.ended = False
-        self.progress = 0
-        self.note: str | None = None
+        super().__init__()
         self._has_begun = False
         self._open: dict[int, _Open] = {}
         self._held_chars = 0
@@ -169,9 +167,6 @@ class BedrockReader:
         if block.text is None:
             self._remark("foreign_block")
         return [Said(block.text)] if block.text else []
-
-    def _remark(self, note: str) -> None:
-        self.note = self.note or note
 
     # -- the events of a stream --
 
