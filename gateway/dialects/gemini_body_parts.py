@@ -6,30 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateway.dialects.neutral import Document, Image, Notes, Part, Text, ToolResult
+from gateway.dialects.neutral import PDF, Document, Image, Notes, Part, ToolResult
+from gateway.dialects.parts import is_file, words_of
 from gateway.dialects.validate import refuse
 
 Written = dict[str, Any]
 
 # Of the files of the account that the gateway has there, which are no client's to name.
 _KEPT = "generativelanguage.googleapis.com"
-_PDF = "application/pdf"
 _ELSEWHERE = "Its files follow."
 # By the ending of a URL's path, where it is a known one: Google's guide to images. Without a type the provider looks.
 _TYPES = {
     ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
-    ".heic": "image/heic", ".heif": "image/heif", ".pdf": _PDF,
+    ".heic": "image/heic", ".heif": "image/heif", ".pdf": PDF,
 }  # fmt: skip
-
-
-def is_file(part: Part) -> bool:
-    """Whether *part* is no text."""
-    return isinstance(part, Image) or (isinstance(part, Document) and (part.data is None or part.media_type == _PDF))
 
 
 def text_of_part(part: Part) -> Written:
     """A text, or a document that is one."""
-    return {"text": _words(part)}
+    return {"text": words_of(part)}
 
 
 def file_part(part: Part, place: str, notes: Notes) -> Written:
@@ -44,7 +39,7 @@ def file_part(part: Part, place: str, notes: Notes) -> Written:
     if isinstance(part, Image | Document) and part.url is not None:
         if _KEPT in part.url.lower():
             raise refuse(place, f"{place}: files kept at the provider cannot be used here; send the file itself.")
-        known = _PDF if isinstance(part, Document) else _type_of(part.url)
+        known = PDF if isinstance(part, Document) else _type_of(part.url)
         return {"fileData": {"fileUri": part.url, **({"mimeType": known} if known is not None else {})}}
     if isinstance(part, Image | Document) and part.data is not None:
         return _inline(part)
@@ -62,7 +57,7 @@ def result_part(result: ToolResult, name: str, *, holds_files: bool) -> tuple[Wr
     outside: list[Part] = []
     for file in filter(is_file, result.parts):
         (inside if holds_files and _has_data(file) else outside).append(file)
-    lines = [_words(part) for part in result.parts if not is_file(part)]
+    lines = [words_of(part) for part in result.parts if not is_file(part)]
     if outside:
         lines.append(_ELSEWHERE)
     response = {"error" if result.is_error else "result": "\n".join(lines)}
@@ -70,12 +65,6 @@ def result_part(result: ToolResult, name: str, *, holds_files: bool) -> tuple[Wr
     if inside:
         written["parts"] = [_inline(part) for part in inside]
     return {"functionResponse": written}, outside
-
-
-def _words(part: Part) -> str:
-    if isinstance(part, Document):
-        return f"{part.name}\n{part.data}" if part.name else part.data or ""
-    return part.text if isinstance(part, Text) else ""
 
 
 def _has_data(part: Part) -> bool:

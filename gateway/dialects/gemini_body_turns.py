@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Raw, Struct
 
-from gateway.dialects.gemini_body_parts import Written, file_part, is_file, result_part, text_of_part
-from gateway.dialects.neutral import Image, Message, Notes, Part, Prompt, Text, Thinking, ToolCall, ToolResult
+from gateway.dialects.gemini_body_parts import Written, file_part, result_part, text_of_part
+from gateway.dialects.neutral import Image, Message, Notes, Prompt, Text, Thinking, ToolCall, ToolResult
 from gateway.dialects.open_calls import OpenCalls
 from gateway.dialects.part_signatures import PartSignature, read_signature
+from gateway.dialects.parts import Placed, is_file, parts_of
 from gateway.dialects.traits import Traits
 from gateway.dialects.validate import refuse
 
@@ -27,11 +28,6 @@ class Conversation(Struct):
 
     system: tuple[Text, ...]
     contents: list[dict[str, Any]]
-
-
-class _Placed(NamedTuple):
-    part: Part
-    place: str
 
 
 def write_turns(prompt: Prompt, traits: Traits, notes: Notes) -> Conversation:
@@ -96,12 +92,12 @@ class _Turns:
         parts: list[Written] = []
         calls: dict[str, str] = {}
         for turn in turns:
-            placed = [_Placed(part, turn.place_of(at)) for at, part in enumerate(turn.parts)]
-            for part, place in placed:
+            said = parts_of([turn])
+            for place, part, _ in said:
                 if isinstance(part, ToolCall):
                     self._open.call(part.id, place)
                     calls[part.id] = part.name
-            parts += self._spoken(placed)
+            parts += self._spoken(said)
         first = next((part for part in parts if "functionCall" in part), None)
         if self._traits.signs and first is not None:
             first.setdefault("thoughtSignature", _NO_SIGNATURE)
@@ -109,17 +105,17 @@ class _Turns:
             self._calls = calls
         self._add("model", parts)
 
-    def _spoken(self, placed: Sequence[_Placed]) -> list[Written]:
+    def _spoken(self, said: Sequence[Placed]) -> list[Written]:
         """The parts of one message, each with the signature that it came with."""
-        signatures = _signatures(placed)
-        self._note_thoughts(placed, signatures)
+        signatures = _signatures(said)
+        self._note_thoughts(said, signatures)
         parts: list[Written] = []
         if (signature := signatures.pop(("thought", 0), None)) is not None:
-            said = "".join(part.text for part, _ in placed if isinstance(part, Thinking))
-            parts.append({"text": said, "thought": True, "thoughtSignature": signature})
+            thought = "".join(part.text for _, part, _ in said if isinstance(part, Thinking))
+            parts.append({"text": thought, "thought": True, "thoughtSignature": signature})
         slots = {"call": 0, "image": 0}
         last_text: Written | None = None
-        for part, place in placed:
+        for place, part, _ in said:
             if isinstance(part, ToolCall | Image):
                 kind = "call" if isinstance(part, ToolCall) else "image"
                 written = _call(part) if isinstance(part, ToolCall) else file_part(part, place, self._notes)
@@ -134,9 +130,9 @@ class _Turns:
             _sign(last_text, signatures.pop(("text", 0), None))
         return parts
 
-    def _note_thoughts(self, placed: Sequence[_Placed], signatures: object) -> None:
+    def _note_thoughts(self, said: Sequence[Placed], signatures: object) -> None:
         """Summaries are not taken back. Where the thinking itself comes, in its signature, nothing is lost by that."""
-        for part, place in placed:
+        for place, part, _ in said:
             if not isinstance(part, Thinking) or read_signature(part.redacted) is not None:
                 continue
             if part.signature is not None or part.redacted is not None or not signatures:
@@ -145,9 +141,9 @@ class _Turns:
     # -- what the user said --
 
     def _ask(self, turns: Iterable[Message]) -> None:
-        placed = [_Placed(part, turn.place_of(at)) for turn in turns for at, part in enumerate(turn.parts)]
+        said = parts_of(turns)
         results: list[tuple[ToolResult, str]] = []
-        for part, place in placed:
+        for place, part, _ in said:
             if isinstance(part, ToolResult):
                 self._open.answer(part.call_id, place)
                 results.append((part, place))
@@ -155,7 +151,7 @@ class _Turns:
         order = {call_id: position for position, call_id in enumerate(self._calls)}
         results.sort(key=lambda result: order[result[0].call_id])
         first, rest = self._results(results)
-        for part, place in placed:
+        for place, part, _ in said:
             if not isinstance(part, ToolResult):
                 rest.append(file_part(part, place, self._notes) if is_file(part) else text_of_part(part))
         if first or rest:
@@ -177,10 +173,10 @@ class _Turns:
         return first, rest
 
 
-def _signatures(placed: Sequence[_Placed]) -> dict[tuple[str, int], str]:
+def _signatures(said: Sequence[Placed]) -> dict[tuple[str, int], str]:
     """By kind and slot; of several for one part the last."""
     found: dict[tuple[str, int], str] = {}
-    for part, _ in placed:
+    for _, part, _ in said:
         signed: PartSignature | None = read_signature(part.redacted) if isinstance(part, Thinking) else None
         if signed is not None:
             found[signed.kind, signed.slot] = signed.signature

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateway.dialects.neutral import (
     PDF,
@@ -24,17 +24,12 @@ from gateway.dialects.neutral import (
     ToolResult,
 )
 from gateway.dialects.open_calls import OpenCalls
+from gateway.dialects.parts import Placed, is_file, parts_of, words_of
 from gateway.dialects.traits import Traits
 from gateway.dialects.validate import refuse
 
 _FAILED = "The tool failed."
 _FOLLOWS = "The result is in the next message."
-
-
-class _Placed(NamedTuple):
-    part: Part
-    place: str
-    author: str | None
 
 
 def in_place(prompt: Prompt, traits: Traits) -> dict[int, list[Text]] | None:
@@ -75,7 +70,7 @@ def write_messages(
             messages.append(_instruction(told))
         for role, turns in groupby(_speaking(stretch, notes), lambda message: message.role):
             has_turns = True
-            said = [_Placed(part, turn.place_of(at), turn.name) for turn in turns for at, part in enumerate(turn.parts)]
+            said = parts_of(turns)
             _match(said, waiting)
             if role == "assistant":
                 messages.append(_assistant(said, traits, notes))
@@ -106,9 +101,9 @@ def _stretches(
         yield placed.get(start, ()), prompt.messages[start:end]
 
 
-def _match(placed: Sequence[_Placed], waiting: OpenCalls) -> None:
+def _match(said: Sequence[Placed], waiting: OpenCalls) -> None:
     """Calls begin to wait, results find theirs. Raises GatewayError where they do not."""
-    for part, place, _ in placed:
+    for place, part, _ in said:
         if isinstance(part, ToolCall):
             waiting.call(part.id, place)
         elif isinstance(part, ToolResult):
@@ -133,13 +128,13 @@ def _begin_answer(message: dict[str, Any], place: str, traits: Traits, notes: No
         notes.translate(place)
 
 
-def _assistant(placed: Sequence[_Placed], traits: Traits, notes: Notes) -> dict[str, Any]:
+def _assistant(said: Sequence[Placed], traits: Traits, notes: Notes) -> dict[str, Any]:
     """The message; without text its content is null, as "" is refused, and by others a message without the member."""
-    texts = [item.part.text for item in placed if isinstance(item.part, Text)]
-    calls = [_tool_call(item.part, traits) for item in placed if isinstance(item.part, ToolCall)]
-    thoughts = _thoughts(placed, traits, notes)
+    texts = [item.part.text for item in said if isinstance(item.part, Text)]
+    calls = [_tool_call(item.part, traits) for item in said if isinstance(item.part, ToolCall)]
+    thoughts = _thoughts(said, traits, notes)
     message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) if texts else None}
-    name = next((item.author for item in placed if item.author), None)
+    name = next((item.author for item in said if item.author), None)
     if name is not None:
         message["name"] = name
     if traits.remembers and (thoughts or calls):  # DeepSeek wants it in turns with calls even where it is empty
@@ -149,10 +144,10 @@ def _assistant(placed: Sequence[_Placed], traits: Traits, notes: Notes) -> dict[
     return message
 
 
-def _thoughts(placed: Sequence[_Placed], traits: Traits, notes: Notes) -> list[str]:
+def _thoughts(said: Sequence[Placed], traits: Traits, notes: Notes) -> list[str]:
     """The reasoning that the model takes back; the rest is noted."""
     thoughts: list[str] = []
-    for part, place, _ in placed:
+    for place, part, _ in said:
         if not isinstance(part, Thinking):
             continue
         if traits.remembers and part.text:
@@ -168,18 +163,18 @@ def _tool_call(call: ToolCall, traits: Traits) -> dict[str, Any]:
     return {"id": traits.call_id(call.id), "type": "function", "function": function}
 
 
-def _user(placed: Sequence[_Placed], calls: dict[str, str], traits: Traits, notes: Notes) -> list[dict[str, Any]]:
+def _user(said: Sequence[Placed], calls: dict[str, str], traits: Traits, notes: Notes) -> list[dict[str, Any]]:
     """Results of *calls* (names by id, in order), then what came with them and fits no result, then the rest."""
     order = {call_id: position for position, call_id in enumerate(calls)}
-    results = [(item.part, item.place) for item in placed if isinstance(item.part, ToolResult)]
+    results = [(item.part, item.place) for item in said if isinstance(item.part, ToolResult)]
     results.sort(key=lambda result: order[result[0].call_id])
     messages = [_tool_message(result, traits) for result, _ in results]
-    rest: list[_Placed] = []
+    rest: list[Placed] = []
     for result, place in results:
         if result.is_error:
             notes.translate(f"{place}.is_error")
         rest += _attached(result, place, calls, traits, notes)
-    rest += [item for item in placed if not isinstance(item.part, ToolResult)]
+    rest += [item for item in said if not isinstance(item.part, ToolResult)]
     for author, items in groupby(rest, lambda item: item.author):
         message: dict[str, Any] = {"role": "user", "content": _content(list(items))}
         if author is not None:
@@ -191,26 +186,26 @@ def _user(placed: Sequence[_Placed], calls: dict[str, str], traits: Traits, note
 def _tool_message(result: ToolResult, traits: Traits) -> dict[str, Any]:
     """A result's text. The dialect has no word for a failure, and here no room for anything but text."""
     lines = [_FAILED] if result.is_error else []
-    lines += [_as_text(part) for part in result.parts if not _is_file(part)]
-    if any(map(_is_file, result.parts)):
+    lines += [words_of(part) for part in result.parts if not is_file(part)]
+    if any(map(is_file, result.parts)):
         lines.append(_FOLLOWS)
     return {"role": "tool", "tool_call_id": traits.call_id(result.call_id), "content": "\n".join(lines)}
 
 
-def _attached(result: ToolResult, place: str, calls: dict[str, str], traits: Traits, notes: Notes) -> list[_Placed]:
+def _attached(result: ToolResult, place: str, calls: dict[str, str], traits: Traits, notes: Notes) -> list[Placed]:
     """The pictures and files of *result*, for the user's message, and a line that says whose they are."""
-    files = [part for part in result.parts if _is_file(part)]
+    files = [part for part in result.parts if is_file(part)]
     if not files:
         return []
     notes.translate(place)
     line = f"The result of tool call {traits.call_id(result.call_id)} of {calls[result.call_id]}:"
-    return [_Placed(part, place, None) for part in (Text(line), *files)]
+    return [Placed(place, part) for part in (Text(line), *files)]
 
 
-def _content(items: Sequence[_Placed]) -> str | list[dict[str, Any]]:
+def _content(items: Sequence[Placed]) -> str | list[dict[str, Any]]:
     """Text alone as one string, anything else as parts."""
-    if not any(_is_file(item.part) for item in items):
-        return "\n".join(_as_text(item.part) for item in items)
+    if not any(is_file(item.part) for item in items):
+        return "\n".join(words_of(item.part) for item in items)
     return [_part(item.part, item.place) for item in items]
 
 
@@ -218,20 +213,9 @@ def _part(part: Part, place: str) -> dict[str, Any]:
     if isinstance(part, Image):
         image = {"url": part.url or f"data:{part.media_type};base64,{part.data}"}
         return {"type": "image_url", "image_url": image | ({"detail": part.detail} if part.detail else {})}
-    if isinstance(part, Document) and _is_file(part):
+    if isinstance(part, Document) and is_file(part):
         if part.data is None:
             raise refuse(place, f"{place}: Documents by URL cannot be used with this model; send the document itself.")
         data = f"data:{PDF};base64,{part.data}"
         return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": data}}
-    return {"type": "text", "text": _as_text(part)}
-
-
-def _is_file(part: Part) -> bool:
-    """Whether *part* is no text."""
-    return isinstance(part, Image) or (isinstance(part, Document) and (part.data is None or part.media_type == PDF))
-
-
-def _as_text(part: Part) -> str:
-    if isinstance(part, Document):
-        return f"{part.name}\n{part.data}" if part.name else part.data or ""
-    return part.text if isinstance(part, Text) else ""
+    return {"type": "text", "text": words_of(part)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import structs
 
 from gateway.dialects.neutral import PDF, Document, Image, Notes, Part, Text, ToolCall, ToolResult
 from gateway.dialects.openai_prompt_raw import note_others
+from gateway.dialects.parts import Placed
 from gateway.dialects.pictures import is_public, split_data_url
 from gateway.dialects.validate import name_of, refuse, text_of
 from gateway.wire.payloads import is_plain
@@ -21,13 +22,6 @@ SHOWN = frozenset({"text", "image_url", "file"})
 
 _SPELLINGS = {"image/jpg": "image/jpeg"}  # not registered, yet widely written
 _TEXTUAL = ("text/", "application/json")
-
-
-class Placed(NamedTuple):
-    """A part and what the client calls it."""
-
-    place: str
-    part: Part
 
 
 def read_content(content: Any, place: str, allowed: frozenset[str], notes: Notes) -> list[Placed]:

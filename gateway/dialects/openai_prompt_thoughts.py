@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.dialects.neutral import Notes, Thinking
-from gateway.dialects.openai_prompt_parts import Placed
 from gateway.dialects.openai_words import is_ours
+from gateway.dialects.parts import Placed
 from gateway.dialects.validate import text_of
 
 _PLAIN = ("reasoning_content", "reasoning")
@@ -22,7 +22,7 @@ def read_thoughts(message: dict[str, Any], place: str, notes: Notes) -> list[Pla
     elif details is not None:
         notes.drop(f"{place}.reasoning_details")
     plain = _plain(message, place)
-    if plain is None or any(isinstance(part, Thinking) and part.text for _, part in found):
+    if plain is None or any(isinstance(part, Thinking) and part.text for _, part, _ in found):
         return found
     return _with_text(found, plain, lengths)
 
@@ -43,7 +43,7 @@ def _with_text(found: list[Placed], plain: Placed, lengths: Mapping[int, int]) -
     belongs to the only signature; of several, none would be that of it all.
     """
     signed = {
-        at: part for at, (_, part) in enumerate(found) if isinstance(part, Thinking) and part.signature is not None
+        at: part for at, (_, part, _) in enumerate(found) if isinstance(part, Thinking) and part.signature is not None
     }
     text = plain.part
     assert isinstance(text, Thinking)
@@ -59,7 +59,7 @@ def _with_text(found: list[Placed], plain: Placed, lengths: Mapping[int, int]) -
 def _cut(found: list[Placed], text: str, lengths: Mapping[int, int]) -> list[Placed]:
     out, start = list(found), 0
     for at, length in lengths.items():
-        place, part = found[at]
+        place, part, _ = found[at]
         assert isinstance(part, Thinking)
         out[at] = Placed(place, Thinking(text[start : start + length], part.signature))
         start += length

@@ -12,13 +12,13 @@ from gateway.dialects.openai_prompt_parts import (
     SHOWN,
     SPOKEN,
     TEXTS,
-    Placed,
     mark_last,
     read_cache,
     read_content,
 )
 from gateway.dialects.openai_prompt_raw import note_others
 from gateway.dialects.openai_prompt_thoughts import read_thoughts
+from gateway.dialects.parts import Placed
 from gateway.dialects.validate import name_of, refuse, text_of
 
 _TOLD = frozenset({"role", "content", "cache_control"})
@@ -64,7 +64,7 @@ class _Turns:
         note_others(message, _TOLD, place, self._notes)
         parts = read_content(message.get("content"), f"{place}.content", TEXTS, self._notes)
         mark_last(parts, read_cache(message, place, self._notes), place, self._notes)
-        for where, part in parts:
+        for where, part, _ in parts:
             if isinstance(part, Text) and part.text.strip():
                 self.system.append(part)
                 if self.messages:
@@ -111,7 +111,7 @@ class _Turns:
 
     def _give(self, call_id: str, message: dict[str, Any], place: str) -> None:
         parts = read_content(message.get("content"), f"{place}.content", SHOWN, self._notes)
-        kept = tuple(part for _, part in parts if isinstance(part, Text | Image | Document))
+        kept = tuple(part for _, part, _ in parts if isinstance(part, Text | Image | Document))
         result = ToolResult(call_id, kept, cache=read_cache(message, place, self._notes))
         self.messages.append(Message("user", (result,), place))
 
@@ -144,7 +144,7 @@ class _Turns:
         self, role: Literal["user", "assistant"], message: dict[str, Any], place: str, parts: list[Placed]
     ) -> None:
         name = text_of(message.get("name") or "", f"{place}.name") or None
-        kept, places = tuple(part for _, part in parts), tuple(where for where, _ in parts)
+        kept, places = tuple(part for _, part, _ in parts), tuple(where for where, _, _ in parts)
         self.messages.append(Message(role, kept, place, name, places))
 
 
