@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from gateway.dialects.neutral import PDF, Document, Image, Notes, Part, ToolResult
 from gateway.dialects.parts import is_file, words_of
@@ -15,11 +14,6 @@ Written = dict[str, Any]
 # Of the files of the account that the gateway has there, which are no client's to name.
 _KEPT = "generativelanguage.googleapis.com"
 _ELSEWHERE = "Its files follow."
-# By the ending of a URL's path, where it is a known one: Google's guide to images. Without a type the provider looks.
-_TYPES = {
-    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
-    ".heic": "image/heic", ".heif": "image/heif", ".pdf": PDF,
-}  # fmt: skip
 
 
 def text_of_part(part: Part) -> Written:
@@ -29,21 +23,22 @@ def text_of_part(part: Part) -> Written:
 
 def file_part(part: Part, place: str, notes: Notes) -> Written:
     """
-    A picture or a PDF: its bytes, or its public URL, from which Google fetches it.
+    A picture by its bytes; a PDF by its bytes, or by its public URL, from which Google fetches it.
+
+    Pictures by URL are fetched before they come here, and any that was not goes nowhere.
 
     Raises:
         GatewayError: It has neither, or a URL of the provider's own.
     """
     if isinstance(part, Image) and part.detail not in (None, "auto"):
         notes.drop(f"{place}.image_url.detail")  # the one dialect that has it spells it so
-    if isinstance(part, Image | Document) and part.url is not None:
+    if isinstance(part, Document) and part.url is not None:
         if _KEPT in part.url.lower():
             raise refuse(place, f"{place}: files kept at the provider cannot be used here; send the file itself.")
-        known = PDF if isinstance(part, Document) else _type_of(part.url)
-        return {"fileData": {"fileUri": part.url, **({"mimeType": known} if known is not None else {})}}
+        return {"fileData": {"fileUri": part.url, "mimeType": PDF}}
     if isinstance(part, Image | Document) and part.data is not None:
         return _inline(part)
-    raise refuse(place, f"{place}: this has neither a URL nor data.")
+    raise refuse(place, f"{place}: this model takes the file itself, not its URL.")
 
 
 def result_part(result: ToolResult, name: str, *, holds_files: bool) -> tuple[Written, Sequence[Part]]:
@@ -74,11 +69,3 @@ def _has_data(part: Part) -> bool:
 def _inline(part: Part) -> Written:
     assert isinstance(part, Image | Document)
     return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-
-
-def _type_of(url: str) -> str | None:
-    try:
-        path = urlsplit(url).path.lower()
-    except ValueError:
-        return None
-    return next((kind for ending, kind in _TYPES.items() if path.endswith(ending)), None)

@@ -133,8 +133,8 @@ def test_files_inside_of_results(model: str) -> None:
 
 
 def test_files_beside_results() -> None:
-    """For other models they follow the results, with a line that says whose they are, and so does a picture by URL."""
-    public = {"type": "image_url", "image_url": {"url": "https://x.example/a.JPG?b=c.png"}}
+    """For other models they follow the results, with a line that says whose they are, and so does a PDF by URL."""
+    public = {"type": "file", "file": {"file_data": "https://x.example/a"}}
 
     older, notes = of_chat(HI, called("1"), gave("1", [PICTURE]), model=BUDGETS)
     newer, _ = of_chat(HI, called("1"), gave("1", [public]), model=NEWEST)
@@ -142,16 +142,26 @@ def test_files_beside_results() -> None:
     whose = {"text": "The result of f (1):"}
     assert older["contents"][-1]["parts"] == [result_part("1", result="Its files follow."), whose, INLINE]
     assert notes.translated == ["messages[2]"]
-    by_url = {"fileData": {"fileUri": "https://x.example/a.JPG?b=c.png", "mimeType": "image/jpeg"}}
+    by_url = {"fileData": {"fileUri": "https://x.example/a", "mimeType": "application/pdf"}}
     assert newer["contents"][-1]["parts"] == [result_part("1", result="Its files follow."), whose, by_url]
 
 
 def test_files_of_the_account() -> None:
     """A URL of a file that the gateway's own account keeps at the provider is no client's to use."""
     url = "https://GenerativeLanguage.googleapis.com/v1beta/files/abc"
-    image = {"type": "image_url", "image_url": {"url": url}}
+    pdf = {"type": "file", "file": {"file_data": url}}
 
-    assert refusal({"role": "user", "content": [image]}).param == "messages[0].content[0]"
+    assert refusal({"role": "user", "content": [pdf]}).param == "messages[0].content[0]"
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_no_picture_goes_by_its_url(role: str) -> None:
+    """Should one not have been fetched, the call is refused: Google fetches none for a client of ours."""
+    public = {"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}
+    shown = {"content": [public]} if role == "user" else {"content": "There.", "images": [public]}
+
+    place = "content[0]" if role == "user" else "images[0]"
+    assert refusal(HI, {"role": role, **shown}, HI).param == f"messages[1].{place}"
 
 
 # -- signatures --
