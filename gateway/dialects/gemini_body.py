@@ -13,6 +13,7 @@ from gateway.dialects.gemini_body_thinking import write_thinking
 from gateway.dialects.gemini_body_tools import write_tools
 from gateway.dialects.gemini_body_turns import write_turns
 from gateway.dialects.neutral import Notes, Prompt, Target
+from gateway.dialects.stops import kept_stops
 from gateway.dialects.validate import refuse, refuse_members
 from gateway.wire.values import decode_values
 
@@ -74,14 +75,9 @@ def _limits(prompt: Prompt, target: Target, notes: Notes) -> dict[str, Any]:
         config["maxOutputTokens"] = min(prompt.max_tokens, limit or prompt.max_tokens)
         if config["maxOutputTokens"] < prompt.max_tokens:
             notes.translate(name)
-    stop, name = [text for text in prompt.stop if text], prompt.names.get("stop", "stop")
-    if len(stop) > _MAX_STOP:
-        raise refuse(name, f"{name} may have at most {_MAX_STOP} sequences with this model.")
-    if len(stop) < len(prompt.stop):  # an empty one would end no answer, but is refused
-        notes.drop(name)
-    if stop:
+    if stop := kept_stops(prompt, _MAX_STOP, notes):
         config["stopSequences"] = stop
-        notes.translate(name)
+        notes.translate(prompt.names.get("stop", "stop"))
     if prompt.n > 1:
         config["candidateCount"] = prompt.n
         notes.translate(prompt.names.get("n", "n"))

@@ -12,6 +12,7 @@ from gateway.dialects.cache_marks import has_cache_marks
 from gateway.dialects.neutral import Notes, Prompt, ResponseFormat, Target, Tool
 from gateway.dialects.openai_body_messages import in_place, write_messages
 from gateway.dialects.openai_body_reasoning import write_reasoning
+from gateway.dialects.stops import kept_stops
 from gateway.dialects.traits import Traits, user_name
 from gateway.dialects.validate import refuse
 from gateway.wire.values import decode_members, decode_values
@@ -93,14 +94,8 @@ def _write_limits(body: Body, target: Target) -> None:
         if limit is not None and prompt.max_tokens > limit:
             body.notes.translate(name)
         body.put("max_tokens", min(prompt.max_tokens, limit or prompt.max_tokens), name)
-    stop = [text for text in prompt.stop if text]
-    name = body.named("stop")
-    if len(stop) > MAX_STOP:
-        raise refuse(name, f"{name} may have at most {MAX_STOP} sequences with this model.")
-    if len(stop) < len(prompt.stop):  # an empty one would end no answer, but is refused
-        body.notes.drop(name)
-    if stop:
-        body.put("stop", stop, name)
+    if stop := kept_stops(prompt, MAX_STOP, body.notes):
+        body.put("stop", stop, body.named("stop"))
     if prompt.n != 1:
         body.put("n", prompt.n, body.named("n"))
 
