@@ -32,7 +32,7 @@ from gateway.core.errors import GatewayError
 from gateway.demo import banner, provider_process
 from gateway.demo import document as demo_document
 from gateway.metrics import MetricsRecorder
-from gateway.policy.explanation import explain
+from gateway.policy.explanation import Assumed, explain
 from gateway.providers.presets import PRESETS
 from gateway.settings import (
     Settings,
@@ -239,16 +239,19 @@ def models(context: click.Context, config: str | None) -> None:
 @click.option("--key", help="The key that calls, or its id as in logs; by default one without restrictions.")
 @click.option("--endpoint", type=click.Choice(list(_DIALECTS)), default="chat", help="Where the call comes in.")
 @click.option("--tools", is_flag=True, help="The call has tools.")
+@click.option("--tokens", type=click.IntRange(0), default=0, help="How many tokens the prompt has; 0 fits everywhere.")
+@click.option("--image", is_flag=True, help="The prompt has an image.")
 @click.option("--json", "whole", is_flag=True, help="The call is without streaming.")
 def explain_model(
-    slug: str, config: str | None, key: str | None, *, endpoint: str, tools: bool, whole: bool
+    slug: str, config: str | None, key: str | None, *, endpoint: str, tools: bool, tokens: int, image: bool, whole: bool
 ) -> None:  # fmt: skip
     """Say why each route of the model SLUG would be taken or left. Nothing is asked of any provider."""
     settings = _load_or_exit(config)
     fields = {"tools": Raw(b"[{}]")} if tools else {}
     call = Call(_DIALECTS[endpoint], fields, slug, not whole, CallOptions())
     try:
-        for line in explain(build_catalog(settings, PRESETS), _key_or_exit(settings, key), call):
+        prompt = Assumed(tokens, has_image=image)
+        for line in explain(build_catalog(settings, PRESETS), _key_or_exit(settings, key), call, prompt):
             click.echo(line)
     except GatewayError as error:
         click.echo(f"{error.kind.status} {error.kind.code}: {error.message}", err=True)

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from msgspec import Struct
+
 from gateway.core.call import Call
 from gateway.core.catalog import Catalog, Key, Model, Route, Strategy
+from gateway.core.errors import CONTEXT_LENGTH_EXCEEDED, VISION_NOT_SUPPORTED
 from gateway.dialects.pairs import is_native
 from gateway.policy.loads import LoadBoard
-from gateway.policy.routing import consider, find, rank, refusal
+from gateway.policy.pictures import blindness, sees
+from gateway.policy.routing import consider, find, rank, refusal, window_of
 
 
-def explain(catalog: Catalog, key: Key, call: Call) -> Iterator[str]:
+class Assumed(Struct, frozen=True):
+    """
+    What is assumed of the messages, of which a dry run has none.
+
+    Attributes:
+        tokens: How long they are.
+        has_image: Whether there is one among them.
+    """
+
+    tokens: int = 0
+    has_image: bool = False
+
+
+NOTHING = Assumed()
+
+
+def explain(catalog: Catalog, key: Key, call: Call, prompt: Assumed = NOTHING) -> Iterator[str]:
     """
     Lines for people: the order in which *key*'s *call* would ask, by the very functions that choose for live calls. As
     in a process that has just started, nothing runs, no time is known and no breaker is open.
@@ -20,7 +40,7 @@ def explain(catalog: Catalog, key: Key, call: Call) -> Iterator[str]:
         GatewayError: `model_not_found`.
     """
     model = find(catalog, key, call.slug)
-    choice = consider(model, key, call)
+    choice = consider(model, key, call, prompt.tokens)
     order = rank(model, call, choice.routes, LoadBoard(), now_s=0.0, spread=_even)
     yield f"{model.slug}: {call.dialect}, strategy {model.strategy}, residency {model.residency}"
     yield f"key {key.id}: tier {key.tier.name}, region_preference {key.residency}"
@@ -32,6 +52,18 @@ def explain(catalog: Catalog, key: Key, call: Call) -> Iterator[str]:
     if not order:
         error = refusal(choice)
         yield f"no route is left: {error.kind.status} {error.kind.code}: {error.message}"
+    else:
+        yield from _refused(model, order, prompt)
+
+
+def _refused(model: Model, routes: tuple[Route, ...], prompt: Assumed) -> Iterator[str]:
+    """What *routes* would not be asked for, although they are taken."""
+    if prompt.has_image and not sees(model):
+        yield f"no route is asked: {VISION_NOT_SUPPORTED.status} {VISION_NOT_SUPPORTED.code}: {blindness(model)}"
+    longest = max(window_of(route, model) for route in routes)
+    if prompt.tokens > longest:
+        kind = CONTEXT_LENGTH_EXCEEDED
+        yield f"{prompt.tokens} tokens > {longest} maximum: {kind.status} {kind.code}, by us or by them"
 
 
 def _even() -> float:

@@ -48,11 +48,20 @@ def require_few(pictures: int) -> None:
         raise refuse("messages", f"A request may have at most {MAX_PICTURES} images.")
 
 
+def sees(model: Model) -> bool:
+    """Whether *model* takes pictures."""
+    return "image" in model.input
+
+
+def blindness(model: Model) -> str:
+    """What a client is told of a *model* that does not."""
+    return f"The model {model.slug} does not take images."
+
+
 def require_vision(model: Model, pictures: Sequence[Picture]) -> None:
     """Raises GatewayError when *model* cannot take *pictures*."""
-    if "image" not in model.input:
-        message = f"The model {model.slug} does not take images."
-        raise GatewayError(VISION_NOT_SUPPORTED, message, param=pictures[0].place)
+    if not sees(model):
+        raise GatewayError(VISION_NOT_SUPPORTED, blindness(model), param=pictures[0].place)
 
 
 def data_of(picture: Picture, held: Held | None) -> Part:

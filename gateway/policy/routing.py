@@ -70,9 +70,12 @@ def find(catalog: Catalog, key: Key, slug: str) -> Model:
     return model
 
 
-def consider(model: Model, key: Key, call: Call) -> Choice:
+def consider(model: Model, key: Key, call: Call, tokens: int | None = None) -> Choice:
     """
     Every route of *model*, as taken or as left.
+
+    Args:
+        tokens: Of the prompt, where that is known; else they are counted, if they matter.
 
     Those that speak the call's dialect come first, since nothing is lost on them. A route outside of the residency is
     in no list that anybody could ask from: fallback and continuation fail closed.
@@ -80,7 +83,7 @@ def consider(model: Model, key: Key, call: Call) -> Choice:
     routes: tuple[Route, ...] = model.routes
     left: tuple[Left, ...] = ()
     if _is_picky(model, key):
-        routes, left = _sift(model, key, call)
+        routes, left = _sift(model, key, call, tokens)
     if len(routes) > 1:
         routes = tuple(sorted(routes, key=lambda route: not is_native(call, route)))
     return Choice(routes, left)
@@ -97,7 +100,7 @@ def refusal(choice: Choice) -> GatewayError:
     return GatewayError(left.kind, left.message, param=left.param)
 
 
-def _sift(model: Model, key: Key, call: Call) -> tuple[tuple[Route, ...], tuple[Left, ...]]:
+def _sift(model: Model, key: Key, call: Call, tokens: int | None) -> tuple[tuple[Route, ...], tuple[Left, ...]]:
     taken: list[Route] = []
     left: list[Left] = []
     for route in model.routes:
@@ -106,7 +109,7 @@ def _sift(model: Model, key: Key, call: Call) -> tuple[tuple[Route, ...], tuple[
             taken.append(route)
         else:
             left.append(found)
-    short = _short(taken, model, call) if len(taken) > 1 else ()
+    short = _short(taken, model, call, tokens) if len(taken) > 1 else ()
     kept = tuple(route for route in taken if all(one.route is not route for one in short))
     return kept, (*left, *short)
 
@@ -128,17 +131,18 @@ def _tools(route: Route, model: Model, call: Call) -> Left | None:
     return None
 
 
-def _short(routes: list[Route], model: Model, call: Call) -> tuple[Left, ...]:
+def _short(routes: list[Route], model: Model, call: Call, tokens: int | None) -> tuple[Left, ...]:
     """
     The routes whose context looks too small, as long as a longer one is left: our count is an estimate, so it may
     prefer but not refuse. The tokens are counted only where the bytes alone do not settle it.
     """
-    windows = {route.id: route.context_window or model.context_window for route in routes}
+    windows = {route.id: window_of(route, model) for route in routes}
     longest, smallest = max(windows.values()), min(windows.values())
-    size = sum(len(bytes(raw)) for raw in call.fields.values())
-    if longest == smallest or size <= smallest:  # a token is a byte at least
+    if longest == smallest:
         return ()
-    tokens = prompt_tokens(call, ANY_FAMILY)
+    if tokens is None:
+        size = sum(len(bytes(raw)) for raw in call.fields.values())
+        tokens = prompt_tokens(call, ANY_FAMILY) if size > smallest else 0  # a token is a byte at least
     if tokens <= smallest:
         return ()
     return tuple(
@@ -146,6 +150,11 @@ def _short(routes: list[Route], model: Model, call: Call) -> tuple[Left, ...]:
         for route in routes
         if windows[route.id] < min(tokens, longest)
     )
+
+
+def window_of(route: Route, model: Model) -> int:
+    """Tokens of context that *model* has by *route*."""
+    return route.context_window or model.context_window
 
 
 # -- the order --

@@ -205,6 +205,13 @@ async def test_explain(tmp_path: Path) -> None:
     ]
 
 
+async def test_explain_a_prompt(tmp_path: Path) -> None:
+    """Its length and an image in it are options."""
+    code, lines = explained(tmp_path, "all", "--key", KEY_ID, "--tokens", "999999999", "--image")
+
+    assert (code, lines[-1].partition(" > ")[0]) == (0, "999999999 tokens")
+
+
 async def test_explain_by_the_id_of_a_key(tmp_path: Path) -> None:
     """A key may be named by the id in the log, since a shell's history is no place for secrets."""
     _, lines = explained(tmp_path, "abroad", "--key", KEY_SG, "--endpoint", "messages")

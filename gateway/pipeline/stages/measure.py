@@ -9,6 +9,7 @@ from gateway.core.exchange import Answer, Exchange
 from gateway.core.receipt import Receipt
 from gateway.dialects.errors import TOO_LONG
 from gateway.dialects.length import least_tokens, may_be_too_long
+from gateway.policy.routing import window_of
 
 
 class Measure:
@@ -19,7 +20,7 @@ class Measure:
         model = exchange.model
         assert model is not None
         if may_be_too_long(exchange.call, model.context_window):
-            windows = [route.context_window or model.context_window for route in exchange.candidates]
+            windows = [window_of(route, model) for route in exchange.candidates]
             await _count(exchange, max(windows, default=model.context_window))
         return None
 

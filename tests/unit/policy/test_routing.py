@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Catalog, DialectName, Key, Model, Provider, Residency, Route, Strategy, Tier
 from gateway.core.errors import GatewayError
 from gateway.core.money import Price, Weight
-from gateway.policy.explanation import explain
+from gateway.policy.explanation import Assumed, explain
 from gateway.policy.loads import STALE_S, Load, LoadBoard
 from gateway.policy.routing import choose, consider, rank
 
@@ -312,6 +313,30 @@ def test_explanation() -> None:
         "  -  left   t/m (ID): it cannot call tools",
     ]
     assert last.startswith("no route is left: 403 residency_denied: No provider of this model")
+
+
+def test_explanation_of_a_long_prompt() -> None:
+    """A route whose context is too short is left, and a prompt too long for all of them is said to be refused."""
+    of = model(route("s", window=100), route("l"))
+
+    lines = [*explain(Catalog({"m": of}, {}), key(), call(), Assumed(500))]
+    (*_, last) = explain(Catalog({"m": of}, {}), key(), call(), Assumed(1001))
+
+    assert lines[2:] == [
+        "  1. taken  l/m (US): native, number 2 in the file",
+        "  -  left   s/m (US): some 500 tokens do not fit into 100",
+    ]
+    assert last == "1001 tokens > 1000 maximum: 400 context_length_exceeded, by us or by them"
+
+
+def test_explanation_of_an_image() -> None:
+    """A model without images is said to refuse one, in the client's words; a model with them takes it."""
+    blind, seeing = (Catalog({"m": replace(model(route("a")), input=way)}, {}) for way in (("text",), ("image",)))
+
+    (*_, refused), (*_, taken) = (explain(of, key(), call(), Assumed(has_image=True)) for of in (blind, seeing))
+
+    assert refused == "no route is asked: 400 vision_not_supported: The model m does not take images."
+    assert taken == "  1. taken  a/m (US): native, number 1 in the file"
 
 
 @pytest.mark.parametrize(
