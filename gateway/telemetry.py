@@ -64,7 +64,11 @@ PROVIDER_FAILED = _event("provider.failed", "warning", "An attempt at a provider
 PROVIDER_CREDENTIAL_REFUSED = _event(
     "provider.credential_refused", "error", "A provider does not accept our credential; it works again with another."
 )
-ROUTE_OPENED = _event("route.opened", "warning", "A route failed too often; its breaker keeps calls away for a while.")
+ROUTE_OPENED = _event(
+    "route.opened",
+    "warning",
+    "A route failed too often; its breaker keeps calls away for a while. `#count` behind it: counts of tokens alone.",
+)
 ROUTE_CLOSED = _event("route.closed", "info", "A probe succeeded; the route is in use again.")
 SERVER_STARTED = _event("server.started", "info", "The process listens.")
 SERVER_DRAINING = _event("server.draining", "info", "The process takes no new requests and lets the running ones end.")

@@ -49,9 +49,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
 }
 
 # Those that a caller who lost its way may have meant, for the 404.
-SUPPORTED = ", ".join(
-    f"{row.methods[0]} {path}" for path, row in ENDPOINTS.items() if row.kind in ("completion", "playground", "models")
-)
+_OFFERED: frozenset[Kind] = frozenset({"completion", "count", "playground", "models"})
+SUPPORTED = ", ".join(f"{row.methods[0]} {path}" for path, row in ENDPOINTS.items() if row.kind in _OFFERED)
 
 
 def find(path: str) -> Endpoint | None:

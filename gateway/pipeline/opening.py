@@ -31,7 +31,7 @@ from gateway.dialects.seam import Seam
 from gateway.pipeline.digest import Digest
 from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
-from gateway.policy.breaker import Breaker, Permit, RetryBudget
+from gateway.policy.breaker import Breaker, Permit, RetryBudget, name_of
 from gateway.policy.loads import Load
 from gateway.policy.retry import Try, next_try
 from gateway.policy.routing import rank
@@ -178,9 +178,8 @@ class Opening:
         )
 
     def _health(self, route: Route) -> tuple[Breaker, RetryBudget]:
-        """Of *route* for this task: one that answers need not count, and that it does not is no sign of ill health."""
-        task = self._exchange.call.task
-        return self._services.board.of(route.id if task == "answer" else f"{route.id}#{task}")
+        """Of *route* for the task of the call."""
+        return self._services.board.of(name_of(route.id, self._exchange.call.task))
 
     def _prepare(self, route: Route) -> bool:
         """Write the request that asks *route*; whether its dialect can say it."""

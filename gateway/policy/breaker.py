@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
+
+from gateway.core.call import Task
 
 State = Literal["closed", "open", "half_open"]
 
@@ -194,27 +196,33 @@ class RetryBudget:
         return True
 
 
+def name_of(route_id: str, task: Task) -> str:
+    """Of a route for *task*: one that answers need not count, and that it does not is no sign of ill health."""
+    return route_id if task == "answer" else f"{route_id}#{task}"
+
+
 class BreakerBoard:
-    """The breaker and the retry budget of every route, made when first asked for.
+    """The breaker and the retry budget of every route, for each task by its name, made when first asked for.
 
     Args:
-        changed: Told the id of a route whose breaker opened from closed, or closed again.
+        changed: Told the name of a route whose breaker opened from closed, or closed again.
     """
 
     def __init__(
-        self, breaker: BreakerRules, budget: BudgetRules, changed: Callable[[str, State], None] = lambda id, state: None
+        self, breaker: BreakerRules, budget: BudgetRules, changed: Callable[[str, State], None] = lambda name, to: None
     ) -> None:
         self._rules = breaker, budget
         self._changed = changed
         self._routes: dict[str, tuple[Breaker, RetryBudget]] = {}
 
-    def of(self, route_id: str) -> tuple[Breaker, RetryBudget]:
-        pair = self._routes.get(route_id)
+    def of(self, name: str) -> tuple[Breaker, RetryBudget]:
+        pair = self._routes.get(name)
         if pair is None:
-            breaker = Breaker(self._rules[0], partial(self._changed, route_id))
-            pair = self._routes[route_id] = breaker, RetryBudget(self._rules[1])
+            breaker = Breaker(self._rules[0], partial(self._changed, name))
+            pair = self._routes[name] = breaker, RetryBudget(self._rules[1])
         return pair
 
     def keep(self, route_ids: Collection[str]) -> None:
-        """Forget every route that is not in *route_ids*: after a reload of the catalogue."""
-        self._routes = {route_id: pair for route_id, pair in self._routes.items() if route_id in route_ids}
+        """Forget every route that is not in *route_ids*, for all tasks: after a reload of the catalogue."""
+        kept = {name_of(route_id, task) for route_id in route_ids for task in get_args(Task)}
+        self._routes = {name: pair for name, pair in self._routes.items() if name in kept}

@@ -38,7 +38,8 @@ def test_every_endpoint_is_documented() -> None:
 def test_what_a_lost_caller_is_told() -> None:
     """The 404 names the endpoints that serve something, as the documents write them."""
     assert SUPPORTED == (
-        "POST /v1/chat/completions, POST /anthropic/v1/messages, POST /anoman/v1/playground/run, GET /v1/models"
+        "POST /v1/chat/completions, POST /anthropic/v1/messages, POST /anthropic/v1/messages/count_tokens, "
+        "POST /anoman/v1/playground/run, GET /v1/models"
     )
 
 

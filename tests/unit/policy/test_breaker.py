@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy.breaker import Breaker, BreakerBoard, BreakerRules, BudgetRules, Permit, RetryBudget
+from gateway.policy.breaker import Breaker, BreakerBoard, BreakerRules, BudgetRules, Permit, RetryBudget, name_of
 
 RULES = BreakerRules()
 
@@ -255,7 +255,7 @@ def test_budget_refills_as_the_window_moves() -> None:
 
 
 def test_board_makes_one_pair_per_route() -> None:
-    """A route keeps its breaker and budget; another has its own; a route that is gone is forgotten."""
+    """A route keeps its breaker and budget; another has its own; a route that is gone is forgotten, for counts too."""
     board = BreakerBoard(RULES, BudgetRules())
     first, other = board.of("a/m"), board.of("b/m")
     for _ in range(RULES.failures):
@@ -264,8 +264,10 @@ def test_board_makes_one_pair_per_route() -> None:
         permit.failed(0.0)
     same = board.of("a/m") is first
     states = [board.of(name)[0].state(0.0) for name in ("a/m", "b/m")]
+    counts = [board.of(name_of(route_id, "count")) for route_id in ("a/m", "b/m")]
     board.keep({"b/m"})
 
+    assert [board.of(name) is pair for name, pair in zip(("a/m#count", "b/m#count"), counts, strict=True)] == [0, 1]
     assert (same, states) == (True, ["open", "closed"])
     assert board.of("b/m") is other
     assert board.of("a/m")[0].state(0.0) == "closed"
