@@ -19,7 +19,6 @@ from gateway.core.errors import SHUTDOWN, Failure
 from gateway.core.exchange import Exchange
 from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
-from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
 from gateway.http.answer_headers import constant_headers, success_headers
@@ -285,7 +284,6 @@ class App:
         constant = constant_headers(region)
         return Services(
             upstream=self._upstream,
-            dialects=CLIENT_DIALECTS,
             ledgers=(self._stores.ledger, LogRecorder(self._telemetry), self._metrics),
             board=self._board,
             retry=RetryRules(settings.upstream.retry_base_s, settings.upstream.retry_wait_max_s),

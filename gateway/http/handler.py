@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from aiohttp import web
 from msgspec import structs
@@ -26,6 +25,7 @@ from gateway.core.held import Held, mark_of
 from gateway.core.ports import Keys, Sink
 from gateway.dialects.base import ClientDialect
 from gateway.dialects.openai_panels import PanelCall, read_run
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.answer_headers import Headers, limit_headers
 from gateway.http.answers import JsonAnswer
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
@@ -33,7 +33,7 @@ from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path, set_aside
 from gateway.http.models import models_body
 from gateway.http.playground import Playground, Run
-from gateway.http.protocol import REQUEST_ID, GatewayProtocol
+from gateway.http.protocol import REQUEST_ID, connection_of
 from gateway.http.sinks import StreamSink
 from gateway.http.turnstile import Turnstile
 from gateway.pipeline.run import Pipeline
@@ -160,7 +160,7 @@ class GatewayHandler:
         key = await self._authenticate(secret)
         body = await self._read_body(request, site)
         body, held = await set_aside(body, mark_of(request_id))
-        read = _reader(site.services.dialects[dialect], endpoint)
+        read = _reader(CLIENT_DIALECTS[dialect], endpoint)
         asked = read(body, _options(request), _forwarded(request, dialect))
         if held is not None:
             asked = _holding(asked, held)
@@ -170,7 +170,7 @@ class GatewayHandler:
             endpoint=endpoint.name,
             call=asked if isinstance(asked, Call) else asked[0].call,
             key=key,
-            started_s=cast(GatewayProtocol, request.protocol).came_s,
+            started_s=connection_of(request).came_s,
             source=endpoint.source,
         )
         if not isinstance(asked, Call):
@@ -226,7 +226,7 @@ class GatewayHandler:
             raise GatewayError(SHUTTING_DOWN) from None
         finally:
             self._uploads.discard(task)
-        cast(GatewayProtocol, request.protocol).came_s = await self._turnstile.enter()  # its head had a turn, not it
+        connection_of(request).came_s = await self._turnstile.enter()  # its head had a turn, not it
         return body
 
     async def _run(self, pipeline: Pipeline, exchange: Exchange, sink: Sink) -> Answer | None:

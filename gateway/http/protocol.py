@@ -434,3 +434,8 @@ class GatewayProtocol(RequestHandler):
         error = kw.get("exc_info")
         if isinstance(error, BaseException) and not isinstance(error, RequestPayloadError):
             self._server.on_crash(self._server.new_request_id(), error)
+
+
+def connection_of(request: web.BaseRequest) -> GatewayProtocol:
+    """The connection that *request* came by."""
+    return cast(GatewayProtocol, request.protocol)  # the server makes no others

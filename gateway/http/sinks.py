@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -12,7 +11,7 @@ from aiohttp_sse import EventSourceResponse
 
 from gateway.http.answer_headers import Headers
 from gateway.http.output import begin, head, may_stay, send
-from gateway.http.protocol import GatewayProtocol
+from gateway.http.protocol import connection_of
 from gateway.http.stalls import reset
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
@@ -68,7 +67,7 @@ class StreamSink:
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
-        self._protocol = cast(GatewayProtocol, request.protocol)  # the server makes no others
+        self._protocol = connection_of(request)
         self._head = b""  # until it has left
         self._chunked = False
         self.response: FrameResponse | None = None

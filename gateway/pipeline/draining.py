@@ -53,9 +53,8 @@ class Drained(ABC):
         self._load = load
         self._is_over = False
 
-    def start(self, drains: Drains | None) -> None:
+    def start(self, drains: Drains) -> None:
         """Have it read by a task of the house; nobody else settles the exchange from here on."""
-        assert drains is not None, "the watch has looked"
         self._settlement.is_deferred = True
         drains.start(self)
 

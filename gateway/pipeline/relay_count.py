@@ -14,6 +14,7 @@ from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.usage import Basis
 from gateway.dialects.base import Counting, Journey
 from gateway.dialects.prompt_tokens import prompt_tokens
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.body import Body
 from gateway.pipeline.opening import Opening
 from gateway.pipeline.services import Services
@@ -48,7 +49,7 @@ class CountRelay:
             UpstreamFailed: The provider says that the caller's request is at fault.
         """
         exchange, services = self._exchange, self._services
-        counting = services.dialects[exchange.call.dialect].counting
+        counting = CLIENT_DIALECTS[exchange.call.dialect].counting
         assert counting is not None  # else its endpoint would not be
         try:
             counted, basis = await self._count(counting)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.core.catalog import ClientDialectName, Route
+from gateway.core.catalog import Route
 from gateway.core.errors import Failure
 from gateway.core.exchange import Exchange
 from gateway.core.ports import Ledger, Upstream
 from gateway.core.receipt import Receipt, Tariff
-from gateway.dialects.base import ClientDialect, LaneRules
+from gateway.dialects.base import LaneRules
 from gateway.pipeline.drains import Drains
 from gateway.policy.breaker import BreakerBoard
 from gateway.policy.loads import LoadBoard
@@ -49,11 +49,10 @@ class Services:
         headers: The headers of a 200; the receipt is None when a stream is committed.
         observe_gap: Told the seconds between two reads that moved a stream on.
         loads: How routes fare, for the strategies that look at it.
-        drains: Who reads on what clients have left behind; None leaves every provider with its client.
+        drains: Who reads on what clients have left behind.
     """
 
     upstream: Upstream
-    dialects: Mapping[ClientDialectName, ClientDialect]
     ledgers: tuple[Ledger, ...]
     board: BreakerBoard
     retry: RetryRules
@@ -64,5 +63,5 @@ class Services:
     report_failure: Callable[[Exchange, Route, Failure], None]
     headers: Callable[[Exchange, Receipt | None], tuple[tuple[str, str], ...]]
     observe_gap: Callable[[float], None]
+    drains: Drains
     loads: LoadBoard = field(default_factory=LoadBoard)
-    drains: Drains | None = None

@@ -9,6 +9,7 @@ from gateway.core.errors import FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, UpstreamFaile
 from gateway.core.exchange import Exchange
 from gateway.core.ports import Sink
 from gateway.dialects.base import Lane
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.services import Services
 from gateway.pipeline.watch import Watch
 
@@ -41,7 +42,7 @@ class StreamWatch(Watch):
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
         self._started = False
-        self._heartbeat = services.dialects[exchange.call.dialect].heartbeat
+        self._heartbeat = CLIENT_DIALECTS[exchange.call.dialect].heartbeat
 
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
         return await self.until(step)

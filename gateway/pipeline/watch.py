@@ -91,9 +91,9 @@ class Watch(ABC):
         if self.gone_s is not None:
             return
         self.gone_s = self.now_s()
-        attempt, drains = self.attempt, self.services.drains
+        attempt = self.attempt
         if attempt is not None and attempt.was_sent and attempt.route.provider.drain is not None:
-            self.outlives = drains is not None and drains.has_room
+            self.outlives = self.services.drains.has_room
 
     def take(self) -> Asking:
         """The asking of an attempt that outlives its client, for whoever reads it on."""

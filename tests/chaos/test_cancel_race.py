@@ -12,7 +12,6 @@ import pytest
 
 from gateway.aio import Tasks
 from gateway.core.call import UpstreamRequest
-from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.services import Clock, Deadlines
 from gateway.pipeline.stream_watch import StreamWatch
 
@@ -42,9 +41,7 @@ async def test_an_answer_is_taken_or_closed(turns: int) -> None:
     upstream, crashes = Upstream(), list[BaseException]()
     tasks = Tasks(lambda name, exc: crashes.append(exc))
     clock = Clock(time.monotonic, time.time, lambda: 0.0)
-    services = SimpleNamespace(
-        upstream=upstream, tasks=tasks, clock=clock, deadlines=Deadlines(), dialects=CLIENT_DIALECTS
-    )
+    services = SimpleNamespace(upstream=upstream, tasks=tasks, clock=clock, deadlines=Deadlines())
     call = SimpleNamespace(dialect="openai_chat")
     exchange = SimpleNamespace(started_s=time.monotonic(), call=call)
     sink = SimpleNamespace(committed=False, on_leave=lambda leave: None)

@@ -138,7 +138,6 @@ class Scene:
         clock_s = virtual_loop().time
         return Services(
             upstream=self.upstream,
-            dialects=CLIENT_DIALECTS,
             ledgers=(self._ledger,),
             board=self.board,
             retry=RETRY,
