@@ -250,12 +250,12 @@ class App:
     async def _close(self) -> None:
         self._siblings.close()
         await self._server.shutdown(FORCE_S)
-        try:
-            async with asyncio.timeout(FORCE_S):
-                await self._upstream.close()
-                await self._fetcher.close()
-        except TimeoutError:
-            pass  # a peer that does not answer to being closed: the process's end closes it
+        for close in (self._fetcher.close, self._upstream.close):  # the one that may hang for longer comes last
+            try:
+                async with asyncio.timeout(FORCE_S):
+                    await close()
+            except TimeoutError:
+                pass  # a peer that does not answer to being closed: the process's end closes it
         await self._tasks.drain(FORCE_S)
         self._refusals.flush()
         self._metrics.pour()
