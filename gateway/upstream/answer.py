@@ -36,7 +36,7 @@ class Lingering:
 
 
 class AiohttpAnswer:
-    """An answer whose head is here. Its connection goes back to the pool when the body ends."""
+    """An answer whose head is here. Its connection goes to its shelf when the body ends."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class AiohttpAnswer:
         return self._content.at_eof() and self._content.exception() is None
 
     def close(self) -> None:
-        """Drop the connection at once, unless the body has ended and it is back in the pool."""
+        """Drop the connection at once, unless the body has ended and it rests on its shelf."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._content.set_exception(ClientConnectionError("closed by us"))

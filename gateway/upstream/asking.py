@@ -45,7 +45,7 @@ class Asking:
         self._connecting: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._failure: Failure | None = None
-        self._reused_s: float | None = None  # loop time, when the connection came from the pool
+        self._reused_s: float | None = None  # loop time, when the connection had rested
         self._is_closed = False
 
     def connects_by(self, connecting: asyncio.Task[None]) -> None:
@@ -101,7 +101,7 @@ class Asking:
         return _odd(answer, (encoding or "").strip().lower())
 
     def _is_stale(self, exc: LibraryError) -> bool:
-        """Whether *exc* is the end of a connection that had died in the pool: nothing comes, and that at once."""
+        """Whether *exc* is the end of a connection that had died at rest: nothing comes, and that at once."""
         connection = self._connection
         if self._reused_s is None or connection is None or not isinstance(exc, ClientConnectionError):
             return False

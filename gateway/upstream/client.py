@@ -1,4 +1,4 @@
-"""The port `Upstream` on aiohttp's pool of connections and its parser. Nothing of aiohttp leaves this package.
+"""The port `Upstream` on aiohttp's connections and its parser. Nothing of aiohttp leaves this package.
 
 Between the two, aiohttp's client session builds a request object, a response object and a writing task each time; they
 would cost more than everything else here.
@@ -60,7 +60,7 @@ class UpstreamLimits:
 
 
 class AiohttpUpstream:
-    """The way to providers, with one pool of connections. To be made inside the running loop.
+    """The way to providers, with a shelf of resting connections for each. To be made inside the running loop.
 
     There is no deadline on answers here: the pipeline owns those.
 
@@ -98,7 +98,7 @@ class AiohttpUpstream:
 
     def ask(self, request: UpstreamRequest, on_sent: Callable[[], None]) -> Asking:
         """
-        Send *request*: at once over a connection of the pool, or as soon as a new one stands.
+        Send *request*: at once over a connection that rests, or as soon as a new one stands.
 
         Redirects are not followed.
 

@@ -44,7 +44,7 @@ def failure_of(exc: LibraryError) -> Failure:
 
 
 def stale_failure(exc: LibraryError) -> Failure:
-    """A connection of the pool was dead when a request was sent over it, which says nothing of the provider."""
+    """A connection that had rested was dead when a request was sent over it, which says nothing of the provider."""
     return Failure("upstream_error", STALE, counts=False, detail=_detail(exc))
 
 
