@@ -14,26 +14,23 @@ from msgspec import Struct
 
 UNKNOWN_PX = 1024  # each side of a picture that is only linked, or whose header we cannot read: a choice
 
-ImageTokens = Callable[[int, int, bool], int]
-"""Tokens of a picture by its width and height in pixels, and whether only its rough outline was asked for."""
+ImageTokens = Callable[[int, int, str], int]
+"""Tokens of a picture by its width and height in pixels, and by the detail that was asked for; "" where none was."""
 
 
 _ANY_PX = 2**32  # no header can say more
 
 
-def by_grid(
-    edge_px: int, each: float, most: int, extra: int = 0, *, longest_px: int = _ANY_PX, rough_px: int = _ANY_PX
-) -> ImageTokens:
+def by_grid(edge_px: int, each: float, most: int, extra: int = 0, *, longest_px: int = _ANY_PX) -> ImageTokens:
     """
     *each* for every square of *edge_px* that the picture covers, *most* at the most, and for *extra* ones.
 
     Args:
         longest_px: What the picture is shrunk to on its longer side before.
-        rough_px: The same, where only the outline was asked for.
     """
 
-    def tokens(width: int, height: int, rough: bool) -> int:
-        scale = min(1.0, min(longest_px, rough_px if rough else longest_px) / max(width, height))
+    def tokens(width: int, height: int, detail: str) -> int:
+        scale = min(1.0, longest_px / max(width, height))
         squares = math.ceil(width * scale / edge_px) * math.ceil(height * scale / edge_px)
         return math.ceil((min(most, squares) + extra) * each)
 
@@ -42,17 +39,26 @@ def by_grid(
 
 def by_tiles(base: int, each: int) -> ImageTokens:
     """
-    *base*, and *each* for every tile of 512 pixels, unless only the outline was asked for.
+    *base*, and *each* for every tile of 512 pixels, unless little detail was asked for.
 
     The picture is fitted into a square of 2048 before, and then its shorter side to 768.
     """
 
-    def tokens(width: int, height: int, rough: bool) -> int:
-        if rough:
+    def tokens(width: int, height: int, detail: str) -> int:
+        if detail == "low":
             return base
         scale = min(1.0, 2048 / max(width, height))
         scale *= min(1.0, 768 / (min(width, height) * scale))
         return base + each * math.ceil(width * scale / 512) * math.ceil(height * scale / 512)
+
+    return tokens
+
+
+def by_detail(usual: ImageTokens, **asked: ImageTokens) -> ImageTokens:
+    """As *asked* has it for the detail that was asked for, as *usual* for any other and for none."""
+
+    def tokens(width: int, height: int, detail: str) -> int:
+        return asked.get(detail, usual)(width, height, detail)
 
     return tokens
 

@@ -73,13 +73,13 @@ class _Found:
         """Anthropic's: `source` has the data, a URL, or the name of a file that the provider keeps."""
         source = node.get("source")
         data = source.get("data") if isinstance(source, dict) else None
-        self._add_image(data if isinstance(data, str) else "", rough=False)
+        self._add_image(data if isinstance(data, str) else "")
 
     def image_url(self, node: dict[str, Any]) -> None:
         """OpenAI's: a public or a data URL, and how closely to look."""
         link = node.get("image_url")
         url, detail = (link.get("url"), link.get("detail")) if isinstance(link, dict) else (link, None)
-        self._add_image(_data_of(url), rough=detail == "low")
+        self._add_image(_data_of(url), detail if isinstance(detail, str) else "")
 
     def document(self, node: dict[str, Any]) -> None:
         """Anthropic's: a PDF, plain text, or content like a message's."""
@@ -98,13 +98,13 @@ class _Found:
         given = node.get("file")
         self._add_pages(_data_of(given.get("file_data")) if isinstance(given, dict) else "")
 
-    def _add_image(self, data: str, *, rough: bool) -> None:
+    def _add_image(self, data: str, detail: str = "") -> None:
         try:
             seen = look(Encoded(self._part(data)))
             width, height = seen.width, seen.height
         except (BadPicture, ValueError):  # ValueError: no base64
             width = height = UNKNOWN_PX
-        self.others += self._family.image(width, height, rough)
+        self.others += self._family.image(width, height, detail)
 
     def _add_pages(self, data: object) -> None:
         pages = -(-len(self._part(data)) // PAGE_CHARS) if isinstance(data, str) else 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from gateway.dialects.families import ANY_FAMILY, Family, ImageTokens, by_grid, by_tiles
+from gateway.dialects.families import ANY_FAMILY, Family, ImageTokens, by_detail, by_grid, by_tiles
 
 _MAX_NAMES = 1024  # names come from the catalogue, which has some hundred
 
@@ -25,11 +25,11 @@ def _patches(each: float, most: int = _PATCHES) -> ImageTokens:
     return by_grid(32, each, most, longest_px=2048)
 
 
-# From 5.4 on the least detail is a picture of 512 pixels. The detail that holds where a call says none is the model's
-# choice: "high" with 5.4, "original" with 5.5, and from 5.6 on "original" without a smaller side.
-_GPT_5_4 = by_grid(32, 1.2, 2500, longest_px=2048, rough_px=512)
-_GPT_5_5 = by_grid(32, 1.2, 10_000, longest_px=6000, rough_px=512)
-_GPT_6 = by_grid(32, 1.2, 30_000, rough_px=512)
+# From 5.4 on the detail that holds where a call says none is the model's choice: "high" with 5.4, "original" after it.
+_LOW = by_grid(32, 1.2, 256, longest_px=512)
+_GPT_5_4 = by_detail(by_grid(32, 1.2, 2500, longest_px=2048), low=_LOW)
+_GPT_5_5 = by_detail(by_grid(32, 1.2, 10_000, longest_px=6000), high=_GPT_5_4, low=_LOW)
+_GPT_6 = by_detail(by_grid(32, 1.2, 30_000), high=by_grid(32, 1.2, 2500), low=_LOW)
 
 # Anthropic publishes no tokenizer. Comparisons of GPT-4o with Claude 3.5 found 16 % more tokens in English articles and
 # 30 % more in Python; its guide to migration says 1.0 to 1.35 times as many again from Opus 4.7 on.

@@ -17,7 +17,7 @@ from gateway.dialects.prompt_tokens import PAGE_TOKENS, prompt_tokens
 from gateway.dialects.registry import DIALECTS
 from gateway.dialects.tokens import count_prompt
 
-SEEN: Family = Family(2.0, lambda width, height, rough: 1000 * width + height + 100_000 * rough, tools=346)
+SEEN: Family = Family(2.0, lambda width, height, detail: 1000 * width + height + 100_000 * (detail == "low"), tools=346)
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 40, 30) + bytes(500_000)).decode()
 JPEG = base64.b64encode(
     b"\xff\xd8\xff\xe1\x40\x00" + bytes(0x3FFE) + b"\xff\xc0\x00\x11\x08" + struct.pack(">HH", 30, 40) + bytes(9000)
@@ -83,6 +83,11 @@ def test_calls_of_openai_are_counted() -> None:
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}},
             140_030,
             id="rough",
+        ),
+        pytest.param(
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": ["low"]}},
+            40_030,
+            id="no detail",
         ),
         pytest.param({"type": "image_url", "image_url": {"url": "data:image/png;base64,!!"}}, 1_025_024, id="odd"),
     ],
