@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.pipeline.stages.pictures import FETCHES_AT_ONCE, STILL_S, PictureTimes
-from gateway.policy.pictures import MAX_WORK, PictureRules
+from gateway.policy.pictures import MAX_PICTURES, MAX_WORK, PictureRules
 from gateway.providers.presets import PRESETS
 from gateway.settings.sections import MIB, StreamSettings, VisionSettings
 
@@ -31,7 +31,7 @@ def test_bounds() -> None:
     assert f"at most {settings.max_image_bytes // MIB} MiB long" in TEXT
     assert f"at most {settings.max_image_pixels // 1_000_000} million pixels" in TEXT
     assert f"have {settings.fetch_s:g} s" in TEXT
-    assert f"at most {MAX_WORK} images" in TEXT
+    assert f"at most {MAX_PICTURES:,} images, and at most {MAX_WORK} that the gateway has to fetch or convert" in TEXT
     assert FETCHES_AT_ONCE == 8
     assert "eight at a time" in TEXT
 
