@@ -128,3 +128,11 @@ def sdk_loop(reply: Reply) -> tuple[str, dict[str, Any] | None]:
         text += item["choices"][0]["delta"].get("content") or ""
         usage = item.get("usage") or usage
     return text, usage
+
+
+async def receipts(desk: Desk, request_id: str | None, panels: str) -> dict[str, dict[str, Any]]:
+    """The receipts of the *panels* (their ids are single letters) of the run that *request_id* asked for."""
+    return {
+        panel: await desk.receipt_where(lambda row, panel=panel: row["request_id"] == f"{request_id}-{panel}")  # type: ignore[misc]
+        for panel in panels
+    }

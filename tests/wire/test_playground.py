@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import random
 import re
-import time
-import weakref
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import web
-from msgspec.structs import replace
 
-from gateway.aio import Tasks
-from gateway.core.call import CallOptions
-from gateway.core.catalog import Key, Tier
-from gateway.core.exchange import Exchange
-from gateway.core.ports import Sink
-from gateway.dialects.openai_chat import read_call
-from gateway.http.playground import Playground, Run
-from gateway.pipeline.services import Deadlines, Services
-from gateway.siblings import Siblings
 from tests.support.acts import pause_ms, status, wait
-from tests.support.client import Reply, Stream
+from tests.support.client import Reply
 from tests.support.config import KEY, KEY_FEW, KEY_ONE
-from tests.support.door import open_door, request
 from tests.support.frames import blocks, chat, parsed
 from tests.support.gateway import CHAT
-from tests.support.notation import CBD, CBS, CBX, DONE, FIN, HANG, MD, MS, MX, RST, R, T, U, json_answer
+from tests.support.notation import CBD, CBS, CBX, DONE, FIN, MD, MS, MX, RST, R, T, U, json_answer
 from tests.support.panels import RUN, by_panel, run_of
 from tests.support.pictures import chunk, png
-from tests.wire.desk import Desk, error_of, items, open_desk, text_of
+from tests.wire.desk import Desk, error_of, items, open_desk, receipts, text_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -54,14 +38,6 @@ async def desk() -> AsyncIterator[Desk]:
 
 async def ask(desk: Desk, body: dict[str, Any], key: str = KEY, **headers: str) -> Reply:
     return await desk.gateway.client(key, **headers).request("POST", RUN, body)
-
-
-async def receipts(desk: Desk, request_id: str | None, panels: str) -> dict[str, dict[str, Any]]:
-    """The receipts of the *panels* (their ids are single letters) of the run that *request_id* asked for."""
-    return {
-        panel: await desk.receipt_where(lambda row, panel=panel: row["request_id"] == f"{request_id}-{panel}")  # type: ignore[misc]
-        for panel in panels
-    }
 
 
 def masked(body: bytes) -> bytes:
@@ -458,88 +434,6 @@ async def test_who_may_ask(desk: Desk) -> None:
     assert [(reply.status, reply.headers.get("allow")) for reply in methods] == [(405, "POST"), (405, "DELETE")]
 
 
-# -- cancelling one --
-
-
-async def started(desk: Desk, *models: str, frames: int = 1) -> tuple[Stream, str]:
-    """A run of which some *frames* have come, and the path of its panels."""
-    stream = await desk.gateway.client().open("POST", RUN, run_of(*models))
-    await stream.head()
-    got = 0
-    async for _ in stream.frames():
-        got += 1
-        if got == frames:
-            break
-    return stream, f"{RUN}/{stream.headers.get('x-anoman-run-id')}/panels"
-
-
-async def test_cancel_one(desk: Desk) -> None:
-    """The cancelled panel's last frame says so with the tokens that had come; the others go on to the terminator."""
-    go_on = asyncio.Event()
-    desk.provider.script("m", [R(), T("a"), wait(go_on), T("b"), FIN(), U(7, 2), DONE])
-    desk.provider.script("messages-abroad", [R(), T("x"), HANG])
-    stream, path = await started(desk, "m", "messages-abroad", frames=4)
-
-    reply = await desk.gateway.client().request("DELETE", f"{path}/b")
-    go_on.set()
-    frames = await stream.all_frames()
-    await stream.dispose()
-    rows = await receipts(desk, stream.headers.get("x-request-id"), "ab")
-
-    assert reply.status == 200
-    assert reply.json == {"run_id": path.split("/")[-2], "panel": "b", "cancelled": True}
-    assert frames[0] == (
-        b'data: {"error":{"type":"cancelled","code":"panel_cancelled","message":"the panel was cancelled",'
-        b'"_anoman":{"completion_tokens":1}},"panel":"b"}'
-    )
-    assert text_of(by_panel(parsed(f + b"\n\n" for f in frames))["a"]) == "b"
-    assert (rows["b"]["outcome"], rows["b"]["routing_mode"]) == ("cancelled", "streaming_cancelled")
-    assert (rows["b"]["completion_tokens"], rows["a"]["outcome"]) == (1, "completed")
-
-
-async def test_cancel_every_one(desk: Desk) -> None:
-    """When the last panel is cancelled the run ends as it should: its frame, the terminator, a clean end."""
-    desk.provider.script("m", [R(), HANG])
-    desk.provider.script("messages-abroad", [R(), T("a"), HANG])
-    stream, path = await started(desk, "m", "messages-abroad", frames=2)
-
-    replies = [await desk.gateway.client().request("DELETE", f"{path}/{panel}") for panel in "ab"]
-    frames = await stream.all_frames()
-    await stream.dispose()
-    rows = await receipts(desk, stream.headers.get("x-request-id"), "ab")
-
-    assert [reply.status for reply in replies] == [200, 200]
-    assert [item["panel"] for item in parsed(f + b"\n\n" for f in frames[:-1])] == ["a", "b"]
-    assert (frames[-1], stream.ended_properly) == (b"data: [DONE]", True)
-    assert [row["outcome"] for row in rows.values()] == ["cancelled", "cancelled"]
-
-
-async def test_what_is_not_there_to_cancel(desk: Desk) -> None:
-    """404 for another key's run, a panel that has ended or was cancelled, an unknown one, and ids of any other form."""
-    desk.provider.script("m", WHOLE)
-    desk.provider.script("messages-abroad", [R(), T("x"), HANG])
-    stream, path = await started(desk, "m", "messages-abroad", frames=8)
-    run_id, client = path.split("/")[-2], desk.gateway.client()
-    elsewhere = [f"{RUN}/{run_id[:-1]}{slot}/panels/b" for slot in (1, 99999)]
-    odd = [f"{RUN}/{odd}/panels/b" for odd in (run_id.upper(), f"{run_id}9", "x", "run_" + "0" * 32 + "-0")]
-
-    strange = await desk.gateway.client(KEY_ONE).request("DELETE", f"{path}/b")
-    missing = [
-        await client.request("DELETE", target)
-        for target in (f"{path}/a", f"{path}/c", f"{path}/{'b' * 3000}", f"{path}/%62", *elsewhere, *odd)
-    ]
-    found = await client.request("DELETE", f"{path}/b")
-    again = await client.request("DELETE", f"{path}/b")
-    await stream.all_frames()
-    after = await client.request("DELETE", f"{path}/b")
-    await stream.dispose()
-    await receipts(desk, stream.headers.get("x-request-id"), "ab")
-
-    assert found.status == 200
-    for reply in (strange, *missing, again, after):
-        assert (reply.status, error_of(reply)["code"]) == (404, "not_found")
-
-
 async def test_one_order_of_writing(desk: Desk) -> None:
     """However the panels' frames come, each leaves whole, and in its panel's order."""
     words = [f"w{number} " for number in range(40)]
@@ -551,68 +445,3 @@ async def test_one_order_of_writing(desk: Desk) -> None:
 
     assert [text_of(frames) for frames in by_panel(items(reply)).values()] == ["".join(words)] * 3
     assert all(json.loads(block.removeprefix(b"data: ")) for block in blocks(reply.body)[:-1])
-
-
-PipelineRun = Callable[[Exchange, Sink], Awaitable[None]]
-
-
-async def run_by(
-    relay: PipelineRun, request: web.BaseRequest, tasks: Tasks, left: list[weakref.ref[Any]]
-) -> web.StreamResponse:
-    """The answer to a streaming run of panels "a" and "b", for each of which *relay* stands for the pipeline."""
-    call = read_call(b'{"model":"m","messages":[{"role":"user"}],"stream":true}', CallOptions(), ())
-    lead = Exchange("req_1", "t", "playground", call, Key("k", "acme", Tier("t")), 0.0)
-    clock = SimpleNamespace(monotonic_s=time.monotonic)
-    services = SimpleNamespace(deadlines=Deadlines(), clock=clock, headers=lambda exchange, receipt: ())
-    each = {panel: replace(lead, request_id=f"req_1-{panel}", attempts=[]) for panel in "ab"}
-    made = Run("run_1", request, cast(Services, services), lead, each)
-    left.append(weakref.ref(made))
-    answer = await Playground(tasks, Siblings()).run(made, relay)
-    assert isinstance(answer, web.StreamResponse)
-    return answer
-
-
-async def test_a_panel_that_crashes() -> None:
-    """A bug of ours in one panel is told in its frame and reported once; the others go on to a clean end."""
-    crashes: list[tuple[str, str]] = []
-    tasks = Tasks(lambda name, exc: crashes.append((name, str(exc))))
-
-    async def relay(exchange: Exchange, sink: Sink) -> None:
-        sink.open(())
-        sink.write(b'data: {"choices":[]}\n\n')
-        if exchange.request_id == "req_1-a":
-            raise RuntimeError("a bug")
-        await asyncio.sleep(0)
-        sink.close(b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
-
-    async with open_door(lambda got: run_by(relay, got, tasks, [])) as door:
-        reply = await door.raw(request("/anoman", "Connection: close"))
-
-    said = by_panel(parsed(re.findall(rb"data: .*\n\n", reply)))
-    assert [item.get("error", {}).get("code") for item in said["a"]] == [None, "internal_error"]
-    assert [list(item) for item in said["b"]] == [["choices"], ["choices"]]
-    assert reply.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
-    assert crashes == [("panel req_1-a", "a bug")]
-
-
-async def test_a_run_leaves_no_cycle() -> None:
-    """What it leaves is freed at once, like what one stream leaves."""
-    left: list[weakref.ref[Any]] = []
-    tasks = Tasks(lambda name, exc: None)
-
-    async def relay(exchange: Exchange, sink: Sink) -> None:
-        left.append(weakref.ref(sink))
-        sink.on_leave(sink.abort)
-        sink.open(())
-        sink.write(b'data: {"choices":[]}\n\n')
-        sink.close(b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
-
-    gc.disable()
-    try:
-        async with open_door(lambda got: run_by(relay, got, tasks, left)) as door:
-            body = await door.raw(request("/anoman", "Connection: close"))
-
-            assert body.count(b'"panel":"a"') == body.count(b'"panel":"b"') == 2
-            assert [ref() for ref in left] == [None] * 3
-    finally:
-        gc.enable()
