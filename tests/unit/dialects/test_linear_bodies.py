@@ -113,7 +113,6 @@ def cost_s(work: Work) -> float:
         documents,
         titles,
         instructed("anthropic_messages", "claude-opus-4-8"),
-        instructed("openai_chat", "gpt-4o"),
         instructed_at_once("anthropic_messages", "claude-opus-4-8"),
         instructed_at_once("openai_chat", "gpt-4o"),
         left_thoughts,
@@ -121,7 +120,7 @@ def cost_s(work: Work) -> float:
         signatures,
     ],
     ids=[
-        "documents", "titles", "instructed-claude", "instructed-gpt", "at-once-claude", "at-once-gpt", "thoughts",
+        "documents", "titles", "instructed-claude", "at-once-claude", "at-once-gpt", "thoughts",
         "pictures", "signatures",
     ],
 )  # fmt: skip
