@@ -5,13 +5,13 @@ It is read as it was sent and believes nothing: what is not as documented counts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from gateway.core.call import Call, tool_members
 from gateway.core.held import Held, Part
 from gateway.dialects.families import UNKNOWN_PX, Family
-from gateway.dialects.tokens import as_text, count_prompt
+from gateway.dialects.tokens import as_text, count_prompt, prompt_steps
 from gateway.wire.pictures import BadPicture, Encoded, look
 from gateway.wire.values import decode_values
 
@@ -22,6 +22,19 @@ _TEXTS = ("text", "thinking", "arguments", "name", "context", "title", "content"
 
 def prompt_tokens(call: Call, family: Family) -> int:
     """Our estimate of the prompt's tokens, for a model of *family*: texts, tools, pictures and documents."""
+    texts, others = _read(call, family)
+    return round(count_prompt(texts) * family.factor) + others
+
+
+def prompt_tokens_steps(call: Call, family: Family) -> Generator[None, None, int]:
+    """As `prompt_tokens`, with stops where others can be served."""
+    texts, others = _read(call, family)
+    tokens = yield from prompt_steps(texts)
+    return round(tokens * family.factor) + others
+
+
+def _read(call: Call, family: Family) -> tuple[list[str], int]:
+    """The texts of *call*'s prompt, and the tokens of what is no text."""
     found = _Found(family, call.held)
     for name in ("system", "messages"):
         raw = call.fields.get(name)
@@ -33,7 +46,7 @@ def prompt_tokens(call: Call, family: Family) -> int:
     texts = found.texts
     if call.held is not None:  # base64 may also stand where the model reads it
         texts = [call.held.fill(text.encode()).decode() for text in texts]
-    return round(count_prompt(texts) * family.factor) + found.others
+    return texts, found.others
 
 
 class _Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 
 import msgspec
 import toktok
@@ -13,6 +14,8 @@ _PER_MESSAGE = 4  # role and separators of a chat message, by OpenAI's published
 MAX_COUNTED_CHARS = 131_072
 # Of an answer that much is kept while it streams: some 8,000 tokens. Each open stream holds it, so it is kept small.
 MAX_KEPT_CHARS = 32_768
+_PIECE_CHARS = 8_192  # in one step: 0.04 ms of prose, 4 ms of noise (measured)
+_TEXT_CHARS = 64  # what a text costs however short it is, in characters of prose: there may be very many
 _NO_LIMIT = 1 << 40  # tokens
 _FOLD_AT = 64  # pieces kept apart before they are joined: a Python string of one token weighs over 50 bytes
 
@@ -27,13 +30,34 @@ def count_prompt(texts: list[str]) -> int:
     return _count(texts) + _PER_MESSAGE * len(texts) if texts else 0
 
 
+def prompt_steps(texts: list[str]) -> Generator[None, None, int]:
+    """As `count_prompt`, with stops where others can be served. A cut adds a token at the most."""
+    parts, scale = _sample(texts)
+    tokens = work = 0
+    for part in parts:
+        for at in range(0, len(part), _PIECE_CHARS):
+            piece = part[at : at + _PIECE_CHARS]
+            tokens += _exact(piece)
+            work += len(piece) + _TEXT_CHARS
+            if work >= _PIECE_CHARS:
+                yield
+                work = 0
+    return round(tokens * scale) + _PER_MESSAGE * len(texts)
+
+
 def _count(texts: list[str]) -> int:
-    """Tokens of *texts*; beyond `MAX_COUNTED_CHARS` the same part of each is counted for the whole."""
+    """Tokens of *texts*."""
+    parts, scale = _sample(texts)
+    return round(sum(map(_exact, parts)) * scale)
+
+
+def _sample(texts: list[str]) -> tuple[list[str], float]:
+    """What is counted of *texts*, and for how much it stands: beyond `MAX_COUNTED_CHARS` the same part of each."""
     total = sum(map(len, texts))
     if total <= MAX_COUNTED_CHARS:
-        return sum(map(_exact, texts))
+        return texts, 1.0
     parts = [text[: math.ceil(len(text) * MAX_COUNTED_CHARS / total)] for text in texts]
-    return round(sum(map(_exact, parts)) * total / sum(map(len, parts)))
+    return parts, total / sum(map(len, parts))
 
 
 def _exact(text: str) -> int:

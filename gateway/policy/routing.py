@@ -17,9 +17,8 @@ from gateway.core.errors import (
     ErrorKind,
     GatewayError,
 )
-from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.pairs import is_native
-from gateway.dialects.prompt_tokens import prompt_tokens
+from gateway.dialects.pictures import may_show
 from gateway.policy.loads import LoadBoard, Standing
 from gateway.policy.suggestions import not_found
 
@@ -45,9 +44,12 @@ class Choice(Struct, frozen=True, gc=False):
     left: tuple[Left, ...] = ()
 
 
-def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, ...]]:
+def choose(catalog: Catalog, key: Key, call: Call, tokens: int = 0) -> tuple[Model, tuple[Route, ...]]:
     """
     The model *call* asks for and the routes that may serve it, in fallback order.
+
+    Args:
+        tokens: As `consider` has it.
 
     Raises:
         GatewayError: `model_not_found` when there is no such model, or when the key's tier does not include it: the two
@@ -56,7 +58,7 @@ def choose(catalog: Catalog, key: Key, call: Call) -> tuple[Model, tuple[Route, 
     model = find(catalog, key, call.slug)
     if len(model.routes) == 1 and not _is_picky(model, key):
         return model, model.routes  # as most are: there is nothing to consider
-    choice = consider(model, key, call)
+    choice = consider(model, key, call, tokens)
     if not choice.routes:
         raise refusal(choice)
     return model, choice.routes
@@ -70,12 +72,12 @@ def find(catalog: Catalog, key: Key, slug: str) -> Model:
     return model
 
 
-def consider(model: Model, key: Key, call: Call, tokens: int | None = None) -> Choice:
+def consider(model: Model, key: Key, call: Call, tokens: int = 0) -> Choice:
     """
     Every route of *model*, as taken or as left.
 
     Args:
-        tokens: Of the prompt, where that is known; else they are counted, if they matter.
+        tokens: Of the prompt, by our estimate; 0 where that does not matter (`length_matters`).
 
     Those that speak the call's dialect come first, since nothing is lost on them. A route outside of the residency is
     in no list that anybody could ask from: fallback and continuation fail closed.
@@ -100,7 +102,7 @@ def refusal(choice: Choice) -> GatewayError:
     return GatewayError(left.kind, left.message, param=left.param)
 
 
-def _sift(model: Model, key: Key, call: Call, tokens: int | None) -> tuple[tuple[Route, ...], tuple[Left, ...]]:
+def _sift(model: Model, key: Key, call: Call, tokens: int) -> tuple[tuple[Route, ...], tuple[Left, ...]]:
     taken: list[Route] = []
     left: list[Left] = []
     for route in model.routes:
@@ -109,7 +111,7 @@ def _sift(model: Model, key: Key, call: Call, tokens: int | None) -> tuple[tuple
             taken.append(route)
         else:
             left.append(found)
-    short = _short(taken, model, call, tokens) if len(taken) > 1 else ()
+    short = _short(taken, model, tokens)
     kept = tuple(route for route in taken if all(one.route is not route for one in short))
     return kept, (*left, *short)
 
@@ -131,25 +133,31 @@ def _tools(route: Route, model: Model, call: Call) -> Left | None:
     return None
 
 
-def _short(routes: list[Route], model: Model, call: Call, tokens: int | None) -> tuple[Left, ...]:
+def _short(routes: list[Route], model: Model, tokens: int) -> tuple[Left, ...]:
     """
     The routes whose context looks too small, as long as a longer one is left: our count is an estimate, so it may
-    prefer but not refuse. The tokens are counted only where the bytes alone do not settle it.
+    prefer but not refuse.
     """
     windows = {route.id: window_of(route, model) for route in routes}
-    longest, smallest = max(windows.values()), min(windows.values())
-    if longest == smallest:
-        return ()
-    if tokens is None:
-        size = sum(len(bytes(raw)) for raw in call.fields.values())
-        tokens = prompt_tokens(call, ANY_FAMILY) if size > smallest else 0  # a token is a byte at least
-    if tokens <= smallest:
-        return ()
+    longest = max(windows.values(), default=0)
     return tuple(
         Left(route, f"some {tokens} tokens do not fit into {windows[route.id]}", CONTEXT_LENGTH_EXCEEDED)
         for route in routes
         if windows[route.id] < min(tokens, longest)
     )
+
+
+def length_matters(model: Model, call: Call) -> bool:
+    """Whether it depends on the tokens of *call* which routes of *model* are left; most often its bytes settle it."""
+    if not model.is_picky:
+        return False
+    windows = [window_of(route, model) for route in model.routes]
+    if max(windows) == min(windows):
+        return False
+    if sum(len(raw) for raw in call.fields.values()) > min(windows):  # a token of text is a byte at least
+        return True
+    messages = call.fields.get("messages")
+    return messages is not None and may_show(messages)
 
 
 def window_of(route: Route, model: Model) -> int:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from gateway.core.call import Call
 from gateway.core.catalog import Catalog
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.receipt import Receipt
-from gateway.policy.routing import choose
+from gateway.dialects.families import ANY_FAMILY
+from gateway.dialects.prompt_tokens import prompt_tokens_steps
+from gateway.policy.routing import choose, find, length_matters
 
 
 class Choose:
@@ -16,8 +21,23 @@ class Choose:
 
     async def admit(self, exchange: Exchange) -> Answer | None:
         """Choose. Raises GatewayError (400) when nothing can serve the call."""
-        exchange.model, exchange.candidates = choose(self._catalog, exchange.key, exchange.call)
+        key, call = exchange.key, exchange.call
+        tokens = 0
+        if length_matters(find(self._catalog, key, call.slug), call):
+            tokens = await _count(call)
+        exchange.model, exchange.candidates = choose(self._catalog, key, call, tokens)
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
         """Nothing to give back."""
+
+
+async def _count(call: Call) -> int:
+    """Our estimate of *call*'s tokens, made in pieces: others are served in between."""
+    steps = prompt_tokens_steps(call, ANY_FAMILY)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)
+        await asyncio.sleep(0)

@@ -13,9 +13,11 @@ from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import Catalog, DialectName, Key, Model, Provider, Residency, Route, Strategy, Tier
 from gateway.core.errors import GatewayError
 from gateway.core.money import Price, Weight
+from gateway.dialects.families import ANY_FAMILY
+from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.policy.explanation import Assumed, explain
 from gateway.policy.loads import STALE_S, Load, LoadBoard
-from gateway.policy.routing import choose, consider, rank
+from gateway.policy.routing import choose, consider, length_matters, rank
 
 ONE, FREE = Weight(1, 1), Price(0, 0, 0, 0)
 NOW_S = 1000.0
@@ -51,8 +53,9 @@ def names(routes: tuple[Route, ...]) -> str:
 
 def chosen(of: Model, by: Key, for_call: Call) -> str:
     """The routes that may serve, or the code of the refusal."""
+    tokens = prompt_tokens(for_call, ANY_FAMILY) if length_matters(of, for_call) else 0
     try:
-        return names(choose(Catalog({"m": of}, {}), by, for_call)[1])
+        return names(choose(Catalog({"m": of}, {}), by, for_call, tokens)[1])
     except GatewayError as error:
         return f"{error.kind.status} {error.kind.code} {error.param}"
 
@@ -128,6 +131,14 @@ def test_a_smaller_context() -> None:
     assert chosen(model(small, large), key(), call(messages=long)) == "l"
     assert chosen(model(small, large), key(), call(messages=longer)) == "l"
     assert chosen(model(small), key(), call(messages=longer)) == "s"
+
+
+def test_pictures_are_longer_than_their_names() -> None:
+    """A picture by URL is more tokens than bytes: it is looked at where routes differ in their contexts."""
+    parts = b",".join(b'{"type":"image_url","image_url":{"url":"https://x.test/%d"}}' % n for n in range(3))
+    shown = call(messages=b'[{"role":"user","content":[%b]}]' % parts)
+
+    assert chosen(model(route("s", window=300), route("l", window=100_000)), key(), shown) == "l"
 
 
 def test_native_first() -> None:

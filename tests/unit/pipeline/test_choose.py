@@ -1,0 +1,73 @@
+"""The stage that chooses: where contexts differ, a long prompt is counted while others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from random import Random
+
+import pytest
+
+from gateway.core.call import CallOptions
+from gateway.core.catalog import Catalog, Model, Route
+from gateway.core.money import Price
+from gateway.dialects.families import ANY_FAMILY
+from gateway.dialects.prompt_tokens import prompt_tokens, prompt_tokens_steps
+from gateway.dialects.registry import CLIENT_DIALECTS
+from gateway.dialects.tokens import MAX_COUNTED_CHARS
+from gateway.pipeline.stages.choose import Choose
+from tests.unit.pipeline.scene import MODES, ONE, Scene, route
+
+LONG = Route(route("l").provider, "long", context_window=10_000_000)
+NOISE = "".join(Random(7).choices("abcdefghijklmnopqrstuvwxyz 0123456789", k=MAX_COUNTED_CHARS))
+
+
+def model(*routes: Route) -> Catalog:
+    return Catalog({"m": Model("m", "mid", ONE, Price(1, 1, 1, 1), routes, context_window=1000)}, MODES)
+
+
+def scene(text: str) -> Scene:
+    """An exchange that asks for *text*."""
+    out = Scene()
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+    out.exchange.call = CLIENT_DIALECTS["openai_chat"].read_call(body, CallOptions(), ())
+    return out
+
+
+@pytest.mark.parametrize(
+    ("text", "routes", "turns", "taken"),
+    [
+        pytest.param(NOISE, (route("s"), LONG), 16, "l", id="long"),
+        pytest.param("word " * 600, (route("s"), LONG), 0, "sl", id="a piece"),
+        pytest.param("Hi", (route("s"), LONG), 0, "sl", id="short"),
+        pytest.param(NOISE, (route("s"), route("b")), 0, "sb", id="one context"),
+    ],
+)
+async def test_a_long_prompt_is_counted_in_pieces(
+    text: str, routes: tuple[Route, ...], turns: int, taken: str
+) -> None:  # fmt: skip
+    """Behind every 8,192 characters the loop has a turn, and nothing is counted where it does not matter."""
+    exchange, seen = scene(text).exchange, 0
+    task = asyncio.ensure_future(Choose(model(*routes)).admit(exchange))
+    await asyncio.sleep(0)
+    while not task.done():
+        await asyncio.sleep(0)
+        seen += 1
+
+    assert seen == turns
+    assert "".join(one.provider.name for one in exchange.candidates) == taken
+
+
+async def test_the_pieces_make_the_whole() -> None:
+    """Counted in pieces a prompt has as many tokens as in one go, but for one at the most behind each cut."""
+    call = scene(NOISE).exchange.call
+    steps, cuts = prompt_tokens_steps(call, ANY_FAMILY), 0
+    try:
+        while True:
+            next(steps)
+            cuts += 1
+    except StopIteration as end:
+        more = end.value - prompt_tokens(call, ANY_FAMILY)
+
+    assert cuts == 16
+    assert 0 <= more <= cuts
