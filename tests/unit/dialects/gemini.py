@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from gateway.dialects.pairs import open_lane
 from gateway.providers.traits import traits_of
 from tests.unit.dialects.conversations import anthropic_call, journey, openai_call
 
+OpenDoor = Callable[[], Lane]
 HI: dict[str, Any] = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}}}}
 NEWEST, LEVELS, BUDGETS = "gemini-3.8-flash", "gemini-3-flash-preview", "gemini-2.5-flash"
