@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import structs
 
 from gateway.dialects.neutral import AnswerEvent, Argued, Called, Finished, Other, Refused, Said
+from gateway.wire.values import decode_values
 
 _TOOL_EVENTS = frozenset((Called, Argued, Finished, Other))
 _MAX_HELD_CHARS = 65_536  # of text beside an answer that is to be JSON: a refusal has some hundred
 _EMPTY = "{}"
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(decode_values(text.encode("utf-8", "replace")), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 class Retold:
@@ -76,7 +85,9 @@ class Retold:
 
     def _finish(self, event: Finished) -> Sequence[AnswerEvent]:
         if self._answer is None and not self._slots and self._beside:
-            return (Refused("".join(self._beside)), event)  # a model that will not answer in the form says so in words
+            text = "".join(self._beside)
+            # A model that will not answer in the form says so in words. One that does, but calls nothing, has answered.
+            return (Said(text) if _is_object(text) else Refused(text), event)
         if self._answer is None or event.reason != "tool_calls":
             return (event,)
         said = (Said(_EMPTY),) if self._is_silent else ()

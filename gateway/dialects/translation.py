@@ -171,8 +171,8 @@ def translated_completion(body: bytes, journey: Journey, provider: Dialect, clie
 
 
 def _asked(call: Call) -> int:
-    """How many answers *call* wants."""
-    given = call.fields.get("n")
+    """How many answers *call* wants; in Anthropic's dialect `n` is a member like any other, which nobody is sent."""
+    given = call.fields.get("n") if call.dialect == "openai_chat" else None
     return (decode_values(given) if given is not None else None) or 1
 
 

@@ -15,7 +15,7 @@ class Reading(Protocol):
     async def run(self) -> None: ...
 
     def conclude(self) -> None:
-        """Stop and settle, if that has not been done. Never raises."""
+        """Stop and settle, if that has not been done. It settles even if it raises a bug of ours."""
 
 
 class Drains:

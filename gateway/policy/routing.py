@@ -22,6 +22,8 @@ from gateway.dialects.pictures import may_show
 from gateway.policy.loads import LoadBoard, Standing
 from gateway.policy.suggestions import not_found
 
+_DOCUMENTS = (b'"document"', b'"file"')  # their pages have tokens that their bytes do not tell
+
 
 class Left(Struct, frozen=True, gc=False):
     """
@@ -154,10 +156,12 @@ def length_matters(model: Model, call: Call) -> bool:
     windows = [window_of(route, model) for route in model.routes]
     if max(windows) == min(windows):
         return False
-    if sum(len(raw) for raw in call.fields.values()) > min(windows):  # a token of text is a byte at least
+    if call.held is not None:
+        return True
+    if sum(map(len, call.fields.values())) > min(windows):  # a token of text is a byte at least
         return True
     messages = call.fields.get("messages")
-    return messages is not None and may_show(messages)
+    return messages is not None and (may_show(messages) or any(kind in bytes(messages) for kind in _DOCUMENTS))
 
 
 def window_of(route: Route, model: Model) -> int:

@@ -88,7 +88,7 @@ AREAS: Mapping[str, str] = {
 UNKNOWN = "UNKNOWN"
 _PROFILE = "inference-profile/"  # in an ARN, before the id
 # An area and a vendor, each with its dot; the dot in a base model's version stands behind digits (`deepseek.v3.2`).
-_IN_SOME_AREA = re.compile(r"[a-z-]+\.[a-z]+\.")
+_IN_SOME_AREA = re.compile(r"[a-z-]+\.(?:[a-z]+|ai21)\.")
 _OWN_PROFILE = "application-inference-profile/"
 
 

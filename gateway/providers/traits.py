@@ -149,8 +149,13 @@ def takes_prefill(route: Route) -> bool:
     return traits.prefills and dialect in ("anthropic_messages", "bedrock_converse")
 
 
+def _spelled(name: str) -> str:
+    """*name* as Anthropic spells it, if it is a Claude's: others write `claude-3.7-sonnet` or `...@20250514`."""
+    return name.replace(".", "-").replace("@", "-") if name.startswith("claude-") else name
+
+
 @lru_cache(maxsize=_MAX_NAMES)
 def traits_of(*names: str) -> Traits:
     """The traits of a model, by the first of its *names* that says anything; the first is its provider's own."""
-    bare = [name.rpartition(_HOSTED)[2] for name in names]
+    bare = [_spelled(name.rpartition(_HOSTED)[2]) for name in names]
     return next((traits for name in bare for start, traits in _ROWS if name.startswith(start)), PLAIN)

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.core.catalog import Catalog, Model
 from gateway.core.money import Price
-from gateway.providers.aws import AREAS, area
+from gateway.providers.aws import AREAS, UNKNOWN, area
 from gateway.providers.presets import PRESETS
 from gateway.settings import (
     Settings,
@@ -98,6 +98,7 @@ def test_only_profiles_have_an_area() -> None:
 
     assert "deepseek.v3.2" in names
     assert {area(name) for name in names} == {None}
+    assert [area(f"xx.{name}") for name in ("ai21.jamba-1-5-large-v1:0", "deepseek.r1-v1:0")] == [UNKNOWN] * 2
 
 
 def test_each_vendor_has_rows() -> None:

@@ -272,7 +272,7 @@ async def test_words_inside_a_stream_are_cleaned(desk: Desk, path: str) -> None:
 
     assert reply.status == 400
     assert "no such x" in error_of(reply)["message"]
-    assert not [name for name in (SECRET, CANARY) if name in error_of(reply)["message"]]
+    assert SECRET[:16] not in error_of(reply)["message"]
 
 
 # -- leaving, staying --

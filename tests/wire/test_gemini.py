@@ -92,6 +92,18 @@ async def test_death_after_content(desk: Desk, path: str) -> None:
     assert (receipt["outcome"], receipt["completion_tokens"], receipt["reasoning_tokens"]) == ("interrupted", 32, 30)
 
 
+@pytest.mark.parametrize("n", ["two", 5])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_member_that_anthropic_has_not(desk: Desk, n: object, stream: bool) -> None:
+    """`n` means nothing in Anthropic's dialect: it is dropped, whatever it is, and one answer is waited for."""
+    script = [*STARTED, *FINISHED, HANG] if stream else [status(200, (), WHOLE)]
+
+    reply = await desk.ask(script, path=MESSAGES, model=MODEL, stream=stream, n=n)
+    receipt = await desk.receipt(reply)
+
+    assert (reply.status, receipt["outcome"]) == (200, "completed")
+
+
 @each_path
 async def test_an_end_without_a_finish(desk: Desk, path: str) -> None:
     """A body that ends properly without a finish reason was cut all the same."""

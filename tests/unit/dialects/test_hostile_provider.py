@@ -190,6 +190,13 @@ def test_signing_keys_are_hidden() -> None:
     assert provider.secrets == signer.secrets
 
 
+def test_a_secret_that_was_cut_is_hidden() -> None:
+    """Words that were cut to size may end in the beginning of a secret, which is as good as its name."""
+    provider = replace(PROVIDER, secret=("x-api-key", "wJalrXUtnFEMI/K7MDENG/bPxRfiCY"))
+
+    assert hide(b"no such key: wJalrXUtnFEMI/K7MD", provider) == b"no such key: [removed]MD"
+
+
 def test_an_escape_does_not_bring_the_credential_to_a_caller() -> None:
     """What a provider spells with escapes is text again by the time a caller reads it, so it is hidden too."""
     escaped = "".join(f"\\u{ord(char):04x}" for char in f"{SECRET} at gpu-node-7:8000")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from gateway.core.call import CallOptions
 from gateway.core.catalog import Catalog, Model, Route
+from gateway.core.held import mark_of
 from gateway.core.money import Price
 from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.prompt_tokens import prompt_tokens, prompt_tokens_steps
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.dialects.tokens import MAX_COUNTED_CHARS
+from gateway.http.intake import set_aside
 from gateway.pipeline.stages.choose import Choose
 from tests.unit.pipeline.scene import MODES, ONE, Scene, route
 
@@ -56,6 +60,25 @@ async def test_a_long_prompt_is_counted_in_pieces(
 
     assert seen == turns
     assert "".join(one.provider.name for one in exchange.candidates) == taken
+
+
+@pytest.mark.parametrize("bytes_", [300, 300_000], ids=["short", "set aside"])
+async def test_pages_have_tokens_that_bytes_do_not_tell(bytes_: int) -> None:
+    """A PDF is counted by its pages, also where it has been set aside."""
+    pdf = base64.b64encode(b"%PDF-1.7 " + b"/Type /Page " * 9 + bytes(bytes_)).decode()
+    source = {"type": "base64", "media_type": "application/pdf", "data": pdf}
+    said = [{"role": "user", "content": [{"type": "document", "source": source}]}]
+    body, held = await set_aside(
+        json.dumps({"model": "m", "max_tokens": 5, "messages": said}).encode(), mark_of("req_" + "0" * 32)
+    )
+    exchange = Scene().exchange
+    read = CLIENT_DIALECTS["anthropic_messages"].read_call(body, CallOptions(), ())
+    exchange.call = structs.replace(read, held=held)
+
+    await Choose(model(route("s"), LONG)).admit(exchange)
+
+    assert (held is not None) is (bytes_ > 65_536)
+    assert [one.provider.name for one in exchange.candidates] == ["l"]
 
 
 async def test_the_pieces_make_the_whole() -> None:

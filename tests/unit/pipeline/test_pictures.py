@@ -526,6 +526,15 @@ async def test_work_is_bounded() -> None:
     assert f"at most {MAX_WORK} images" in error.message
 
 
+async def test_words_about_pictures_are_not_counted() -> None:
+    """What a tool was called with may speak of thousands of images."""
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {"all": [{"image": "x.png"}] * (MAX_PICTURES + 1)}}
+
+    passed = await admitted([call], dialect=MESSAGES)
+
+    assert passed.model is not None
+
+
 @pytest.mark.parametrize("escaped", [False, True])
 async def test_pictures_are_bounded(escaped: bool) -> None:
     """Thousands of small pictures would hold the loop for a second; the bound holds however their types are spelled."""

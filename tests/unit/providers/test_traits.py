@@ -83,6 +83,9 @@ def test_a_deployment_is_known_by_its_slug() -> None:
         ("claude-sonnet-4-5-20250929", "budget"),
         ("claude-opus-4-20250514", "budget"),
         ("anthropic.claude-v2:1", "budget"),
+        ("claude-opus-4@20250514", "budget"),
+        ("claude-3.7-sonnet", "budget"),
+        ("claude-opus-4.8", "adaptive"),
     ],
 )
 def test_a_claude_that_nobody_knows_is_a_new_one(model: str, thinking: str) -> None:
