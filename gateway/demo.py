@@ -25,7 +25,7 @@ BUILT_IN = {
     "demo-truncated": "ends without its terminator",
     "demo-busy": "is always overloaded",
     "demo-chat": "says what you said; its provider speaks OpenAI's dialect alone",
-    "demo-messages": "says what you said; its provider speaks Anthropic's dialect alone",
+    "demo-messages": "says what you said, or calls the tool it has to; its provider speaks Anthropic's dialect alone",
 }
 _DIALECTS = ("openai", "anthropic")  # of the built-in provider, in fallback order
 _TEXT_ALONE = frozenset({"demo-story"})  # it is told nothing anyway; shows what becomes of an image there
