@@ -25,7 +25,6 @@ from gateway.core.errors import (
 from gateway.core.held import Held
 from gateway.wire.headers import valid_host
 from gateway.wire.payloads import (
-    MIN_PAYLOAD_BYTES,
     WINDOW_BYTES,
     is_plain,
     payloads,
@@ -197,8 +196,6 @@ async def _read_chunks(content: StreamReader, max_bytes: int, body_s: float) -> 
 
 async def set_aside(body: bytes, mark: str) -> tuple[bytes, Held | None]:
     """*body* without its long pictures and PDFs, and those; other connections have their turn all the while."""
-    if len(body) < MIN_PAYLOAD_BYTES:
-        return body, None
     spans = [span for span in payloads(body) if await _is_base64(body, *span)]
     return take_out(body, spans, mark) if spans else (body, None)
 

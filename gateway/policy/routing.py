@@ -46,28 +46,29 @@ class Choice(Struct, frozen=True, gc=False):
     left: tuple[Left, ...] = ()
 
 
-def choose(catalog: Catalog, key: Key, call: Call, tokens: int = 0) -> tuple[Model, tuple[Route, ...]]:
+def choose(model: Model, key: Key, call: Call, tokens: int = 0) -> tuple[Route, ...]:
     """
-    The model *call* asks for and the routes that may serve it, in fallback order.
+    The routes of *model* that may serve *call*, in fallback order. Raises GatewayError when none is left: `refusal`.
 
     Args:
         tokens: As `consider` has it.
-
-    Raises:
-        GatewayError: `model_not_found` when there is no such model, or when the key's tier does not include it: the two
-            read alike. See `refusal` for when no route is left.
     """
-    model = find(catalog, key, call.slug)
     if len(model.routes) == 1 and not _is_picky(model, key):
-        return model, model.routes  # as most are: there is nothing to consider
+        return model.routes  # as most are: there is nothing to consider
     choice = consider(model, key, call, tokens)
     if not choice.routes:
         raise refusal(choice)
-    return model, choice.routes
+    return choice.routes
 
 
 def find(catalog: Catalog, key: Key, slug: str) -> Model:
-    """The model *slug*. Raises GatewayError when *key* has none of that name."""
+    """
+    The model *slug*.
+
+    Raises:
+        GatewayError: `model_not_found` when there is no such model, or when the key's tier does not include it: the two
+            read alike.
+    """
     model = catalog.models.get(slug)
     if model is None or not allows(key, model):
         raise not_found(catalog, key, slug)

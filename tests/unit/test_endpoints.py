@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.call import CallOptions
-from gateway.core.catalog import Catalog, ClientDialectName, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import ClientDialectName, Key, Model, Provider, Route, Tier
 from gateway.core.money import Price, Weight, parse_weight
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.endpoints import ENDPOINTS, SUPPORTED, find
@@ -50,12 +50,12 @@ def test_native_routes_come_first() -> None:
     ]  # fmt: skip
     one, key = Weight(1, 1), Key("k", "acme", Tier("t"))
     routes = tuple(Route(Provider(name, kind, "https://x", "cloud_direct", "US", one), "m") for name, kind in spoken)
-    catalog = Catalog({"m": Model("m", "mid", one, Price(1, 1, 1, 1), routes, context_window=1)}, {})
+    model = Model("m", "mid", one, Price(1, 1, 1, 1), routes, context_window=1)
     body = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
     asked = {}
 
     for name, dialect in CLIENT_DIALECTS.items():
-        _, found = choose(catalog, key, dialect.read_call(body, CallOptions(), ()))
+        found = choose(model, key, dialect.read_call(body, CallOptions(), ()))
         asked[name] = "".join(route.provider.name for route in found)
 
     assert asked == {"openai_chat": "bdac", "anthropic_messages": "acbd"}

@@ -22,10 +22,9 @@ class Choose:
     async def admit(self, exchange: Exchange) -> Answer | None:
         """Choose. Raises GatewayError (400) when nothing can serve the call."""
         key, call = exchange.key, exchange.call
-        tokens = 0
-        if length_matters(find(self._catalog, key, call.slug), call):
-            tokens = await _count(call)
-        exchange.model, exchange.candidates = choose(self._catalog, key, call, tokens)
+        model = find(self._catalog, key, call.slug)
+        tokens = await _count(call) if length_matters(model, call) else 0
+        exchange.model, exchange.candidates = model, choose(model, key, call, tokens)
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:

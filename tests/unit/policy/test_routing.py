@@ -17,7 +17,7 @@ from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.policy.explanation import Assumed, explain
 from gateway.policy.loads import STALE_S, Load, LoadBoard
-from gateway.policy.routing import choose, consider, length_matters, rank
+from gateway.policy.routing import choose, consider, find, length_matters, rank
 
 ONE, FREE = Weight(1, 1), Price(0, 0, 0, 0)
 NOW_S = 1000.0
@@ -55,7 +55,7 @@ def chosen(of: Model, by: Key, for_call: Call) -> str:
     """The routes that may serve, or the code of the refusal."""
     tokens = prompt_tokens(for_call, ANY_FAMILY) if length_matters(of, for_call) else 0
     try:
-        return names(choose(Catalog({"m": of}, {}), by, for_call, tokens)[1])
+        return names(choose(find(Catalog({"m": of}, {}), by, "m"), by, for_call, tokens))
     except GatewayError as error:
         return f"{error.kind.status} {error.kind.code} {error.param}"
 
