@@ -111,6 +111,8 @@ class GatewayProtocol(RequestHandler):
             leave()
         super().connection_lost(exc)
         self._stop_watching()
+        # Both know this object; without them nothing is left for the garbage collector, which would stop the loop.
+        self._keepalive_handle, self._payload = None, EMPTY_PAYLOAD
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -50,9 +50,8 @@ class Pipeline:
             self._refuse(exchange, settlement, error.kind)
             raise
         except UpstreamFailed as exc:
-            refusal = exc.failure.as_error()
-            self._refuse(exchange, settlement, refusal.kind)
-            raise refusal from exc
+            self._refuse(exchange, settlement, exc.failure.error)
+            raise exc.failure.as_error() from exc  # by no name of this frame, which its traceback keeps
         except asyncio.CancelledError:
             if not settlement.is_deferred:
                 settlement.settle("cancelled")

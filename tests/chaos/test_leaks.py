@@ -1,18 +1,19 @@
-"""Five thousand requests of every kind leave nothing behind (D12, G2)."""
+"""Five thousand requests of every kind leave nothing behind (D12, G2), nor do clients that leave."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections import Counter
 
 import pytest
 
-from tests.chaos.scenes import SIDES, Book, Side, quiet, rss_bytes, serving, until
-from tests.support.acts import Answer, fin, head, pause_ms, repeat, reset, stall, status
+from tests.chaos.scenes import OPENAI, SIDES, Book, Side, quiet, rss_bytes, serving, until
+from tests.support.acts import Answer, Script, fin, head, pause_ms, repeat, reset, stall, status
 from tests.support.client import Client, Stream
 from tests.support.config import standard
-from tests.support.gateway import Gateway
+from tests.support.gateway import PLAIN, Gateway
 from tests.support.notation import HANG, json_answer
 from tests.support.provider import FakeProvider
 
@@ -107,3 +108,64 @@ async def test_d12_leaks() -> None:
             assert files_after == files
             assert memory_after - memory < DRIFT_BYTES
             assert book.errors == []
+
+
+# Lays aside what the collector finds from the first signal on, and says at the next one how much that was.
+SEARCHED = """
+import gc, json, signal
+
+def search(*args):
+    gc.collect()
+    if gc.get_debug():
+        kinds = sorted({type(one).__name__ for one in gc.garbage})
+        print(json.dumps({"event": "found", "level": "info", "kinds": kinds}), flush=True)
+    else:
+        print(json.dumps({"event": "searching", "level": "info"}), flush=True)
+    gc.garbage.clear()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+
+signal.signal(signal.SIGUSR1, search)
+from gateway.__main__ import main
+main()
+"""
+LEAVING: dict[str, Script] = {
+    "flowing": [OPENAI.start, repeat(OPENAI.piece("a"), pause_ms(5))],
+    "stalled": [OPENAI.start, OPENAI.piece("a"), HANG],
+    "silent": [HANG],
+    "json": [HANG],
+    "failed": [status(500)],
+}
+
+
+@pytest.mark.parametrize("phase", LEAVING)
+async def test_who_leaves_leaves_nothing_to_the_collector(phase: str) -> None:
+    """What a call leaves that was cancelled or failed is freed at once: collecting it held up everybody for 50 ms."""
+    async with (
+        FakeProvider() as provider,
+        Gateway(standard(provider.base_url), flags=PLAIN, command=("-c", SEARCHED, "serve")) as gateway,
+    ):
+        provider.script("m", LEAVING[phase])
+
+        async def leave(number: int) -> None:
+            is_stream = phase not in ("json", "failed")
+            stream = await gateway.client().open("POST", OPENAI.path, OPENAI.ask("m", stream=is_stream))
+            if phase in ("flowing", "stalled"):
+                await stream.head(3)
+            elif phase == "failed":
+                await stream.reply()
+            else:
+                await until(lambda: len(provider.requests) > number)
+            (stream.rst if number % 2 else stream.close)()
+            await gateway.settled(1)
+            await stream.dispose()
+
+        for number in range(10):
+            if number == 4:  # what is made once has been made
+                gateway.signal(signal.SIGUSR1)
+                await gateway.logged("searching")
+            await leave(number)
+        await until(lambda: gateway.client_sockets() == 0)
+        gateway.signal(signal.SIGUSR1)
+        (found,) = await gateway.logged("found")
+
+        assert found["kinds"] == []
