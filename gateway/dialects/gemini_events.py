@@ -105,7 +105,9 @@ class GeminiReader(AnswerState):
     def _have_stopped(self) -> bool:
         if not self._candidates:
             return self._block is not None
-        return self._missing <= 0 and all(each.has_stopped for each in self._candidates.values())
+        # Some servers leave answers out where several were asked for; without the first there is none to speak of.
+        is_whole = self._missing <= 0 and 0 in self._candidates
+        return is_whole and all(each.has_stopped for each in self._candidates.values())
 
     def _take_feedback(self, feedback: object) -> None:
         """A prompt that was refused has no answer, and says why."""

@@ -11,7 +11,7 @@ from gateway.dialects.neutral import AnswerEvent, Argued, Called, Finished, Othe
 from gateway.wire.values import decode_values
 
 _TOOL_EVENTS = frozenset((Called, Argued, Finished, Other))
-_MAX_HELD_CHARS = 65_536  # of text beside an answer that is to be JSON: a refusal has some hundred
+_MAX_HELD_CHARS = 65_536  # of text where JSON is wanted: a refusal has some hundred, so more is the answer
 _EMPTY = "{}"
 
 
@@ -60,10 +60,22 @@ class Retold:
             return self._tell_other(event)
         if isinstance(event, Said):  # the answer is JSON; with more it would be none
             self._remark("text_beside_json")
-            self._beside.append(event.text[: self._room])
-            self._room -= len(self._beside[-1])
-            return ()
+            return self._hold(event)
         return (event,)
+
+    def _hold(self, event: Said) -> Sequence[AnswerEvent]:
+        """Keep *event* back while it is not known what it is: a refusal, or an answer that no tool was called with."""
+        if self._answer is not None:
+            return ()
+        if self._room < 0:
+            return (event,)
+        self._beside.append(event.text)
+        self._room -= len(event.text)
+        return (self._let_go(),) if self._room < 0 else ()
+
+    def _let_go(self) -> Said:
+        text, self._beside = "".join(self._beside), []
+        return Said(text)
 
     def _call(self, event: Called) -> Sequence[AnswerEvent]:
         name = self._tools.get(event.name, event.name)
@@ -85,9 +97,11 @@ class Retold:
 
     def _finish(self, event: Finished) -> Sequence[AnswerEvent]:
         if self._answer is None and not self._slots and self._beside:
-            text = "".join(self._beside)
-            # A model that will not answer in the form says so in words. One that does, but calls nothing, has answered.
-            return (Said(text) if _is_object(text) else Refused(text), event)
+            # A model that will not answer in the form says so in words, to its end. One that does, but calls nothing,
+            # has answered; and what was cut short has not come to a refusal.
+            held = self._let_go()
+            has_refused = event.reason == "stop" and not _is_object(held.text)
+            return (Refused(held.text) if has_refused else held, event)
         if self._answer is None or event.reason != "tool_calls":
             return (event,)
         said = (Said(_EMPTY),) if self._is_silent else ()

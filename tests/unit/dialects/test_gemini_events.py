@@ -453,3 +453,16 @@ def test_pictures_for_messages() -> None:
 
     check_anthropic(heard)
     assert heard.items[3]["delta"]["text"] == "\n![image](data:image/png;base64,AA==)\n"
+
+
+@pytest.mark.parametrize(("n", "end"), [(1, "refused"), (2, "interrupted")])
+def test_an_answer_without_its_first_candidate(n: int, end: str) -> None:
+    """One that never came is no empty answer that ended well, neither in a stream nor as a whole."""
+    streamed = asked(n, GC(candidates=[SECOND[0] | SECOND[1]]))
+    body = json.dumps({"candidates": [SECOND[0] | SECOND[1]]}).encode()
+
+    with pytest.raises(UpstreamFailed) as caught:
+        read_completion(body, journey(openai_call(n=n), speaks="gemini_content"))
+
+    assert streamed.end == end
+    assert caught.value.failure.reason == "malformed"
