@@ -66,6 +66,8 @@ def check_stream(scene: Scene, outcome: str, *, stalled: bool) -> None:
     if not words:
         assert outcome in ("failed", "rejected", "cancelled")
         return
+    if stalled and words[-2:] == ["end", "abort"]:
+        words.pop()  # it never took the last words: a reset, which nobody takes for the end of a whole answer
     assert outcome in ("completed", "interrupted", "cancelled")
     assert words[0] == "200"
     assert not {"end", "abort", "200"} & set(words[1:-1])
