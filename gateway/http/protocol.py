@@ -276,7 +276,7 @@ class GatewayProtocol(RequestHandler):
         Serve the connection, one request after the other; the end of it is watched like every other close.
 
         The framework runs every request in a task of its own. Here it runs in the connection's: nothing of ours needs a
-        context of its own, and two turns of the loop and 20 us less pass between a request and its answer.
+        context of its own, and it saves two turns of the loop and some 3 % of a request's CPU.
         """
         while not self._force_close:
             await self._take_turn()
