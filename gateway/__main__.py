@@ -26,8 +26,9 @@ import uvloop
 from msgspec import Raw
 
 from gateway.app import BACKLOG, App
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import ClientDialectName, Key, Tier
+from gateway.core.catalog import ClientDialectName
 from gateway.core.errors import GatewayError
 from gateway.demo import banner, provider_process
 from gateway.demo import document as demo_document

@@ -32,7 +32,7 @@ from gateway.metrics import MetricsRecorder
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Deadlines, Services
-from gateway.pipeline.stages.admit import Admit
+from gateway.pipeline.stages.admit import Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
 from gateway.pipeline.stages.pictures import CheckPictures, PictureTimes, PictureWorks
@@ -264,11 +264,12 @@ class App:
     def _site(self, settings: Settings) -> Site:
         catalog = build_catalog(settings, PRESETS)
         services = self._services(settings, catalog)
-        # Order: limits come first, so that a flood of misspelt models is limited too; the model tells its window.
-        # Pictures come last: what is done with them depends on the model and its routes.
+        # Order: what a call may cost has to be known for its admission, so its model comes before, and what is wrong
+        # with it is told behind: a flood of misspelt models is limited too. Pictures come last: what is done with them
+        # depends on the model and its routes, and may be much.
         times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
         works = PictureWorks(self._fetcher, self._stills, _picture_rules(settings), times)
-        stages = (Admit(self._stores.counters), Choose(catalog), Measure(), CheckPictures(works))
+        stages = (Choose(catalog), Measure(), Admit(self._stores.counters), Refuse(), CheckPictures(works))
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),

@@ -1,4 +1,4 @@
-"""What can be called: providers, models, routes, keys and tiers, as frozen facts."""
+"""What can be called: providers, models and routes, as frozen facts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from gateway.core.accounts import Key, Residency
 from gateway.core.money import Price, Weight
 
 ProviderType = Literal["cloud_direct", "bedrock", "self_hosted", "local_id"]
@@ -14,7 +15,6 @@ ClientDialectName = Literal["openai_chat", "anthropic_messages"]
 DialectName = Literal[ClientDialectName, "gemini_content", "bedrock_converse"]  # providers speak more than clients do
 Mode = Literal["realtime", "provider_cache", "batch", "cache_hit"]
 Strategy = Literal["fallback", "weighted", "least_loaded", "lowest_latency"]
-Residency = Literal["any", "sg_only", "id_only"]
 OnCancel = Literal["abort", "drain"]
 OnInterrupt = Literal["error", "continue"]
 
@@ -155,30 +155,6 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
-    """Limits of a plan; None means no limit. `classes` None admits every model class."""
-
-    name: str
-    rpm: int | None = None
-    inflight: int | None = None
-    classes: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """Who is calling. `id` is safe to log: it is derived from the secret's digest, never the secret.
-
-    Attributes:
-        residency: Where its calls may be computed; the setting is called `region_preference`.
-    """
-
-    id: str
-    tenant: str
-    tier: Tier
-    residency: Residency = "any"
-
-
-@dataclass(frozen=True, slots=True)
 class Catalog:
     """Every model by slug, and the factor of each mode."""
 
@@ -195,9 +171,15 @@ class Catalog:
 
 
 def allows(key: Key, model: Model) -> bool:
-    """Whether the tier of *key* admits the class of *model*."""
+    """Whether the tier of *key* admits the class of *model*, and its own list its slug."""
     classes = key.tier.classes
-    return classes is None or model.model_class in classes
+    if classes is not None and model.model_class not in classes:
+        return False
+    return key.models is None or any(_fits(model.slug, pattern) for pattern in key.models)
+
+
+def _fits(slug: str, pattern: str) -> bool:
+    return slug.startswith(pattern[:-1]) if pattern.endswith("*") else slug == pattern
 
 
 def routes_for(key: Key, model: Model) -> tuple[Route, ...]:

@@ -6,9 +6,11 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from gateway.core.accounts import Key
 from gateway.core.call import ALL_PARAMS, Call, Params
-from gateway.core.catalog import Key, Model, OnCancel, Route
-from gateway.core.errors import Failure
+from gateway.core.catalog import Model, OnCancel, Route
+from gateway.core.errors import Failure, GatewayError
+from gateway.core.money import Price
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 Outcome = Literal["completed", "cancelled", "interrupted", "rejected", "failed"]
@@ -17,10 +19,23 @@ Source = Literal["playground"]
 
 
 class Limits(Struct, frozen=True, gc=False):
-    """Where a key stands after its admission; None where the tier has no such limit."""
+    """
+    Where a key stands after its admission; None where the tier has no such limit.
+
+    Attributes:
+        rpm_remaining: Of the rate alone; what burst credits add is not in it.
+        burst_active: Whether the minute goes beyond the rate, on credits.
+        is_blind: Whether the shared counters could not be asked, and this process's part of the limits was.
+    """
 
     rpm: int | None = None
     rpm_remaining: int | None = None
+    tpm: int | None = None
+    tpm_remaining: int | None = None
+    burst_active: bool = False
+    burst_credits: int | None = None
+    weighted_remaining: int | None = None
+    is_blind: bool = False
 
 
 NO_LIMITS = Limits()
@@ -64,6 +79,10 @@ class Exchange(Struct):
         gone_s: The client was seen to be gone, or to take nothing any more.
         on_cancel: What became of the provider's answer then.
         source: What of ours the call was made by; None for a client that asked the endpoint itself.
+        refusal: Why nothing can serve the call; it is told once the call is within its key's limits.
+        price: That of the moment of admission.
+        granted_nano_usd: What the call may cost at most, where its reservation is smaller than its worst case.
+        admitted_s: Epoch second of admission, by the clock of the counters.
     """
 
     request_id: str
@@ -91,3 +110,7 @@ class Exchange(Struct):
     gone_s: float | None = None
     on_cancel: OnCancel | None = None
     source: Source | None = None
+    refusal: GatewayError | None = None
+    price: Price | None = None
+    granted_nano_usd: int | None = None
+    admitted_s: float | None = None

@@ -1,7 +1,8 @@
-"""Exact money: integers of pico-USD inside, decimal strings outside.
+"""Exact money: integers inside, decimal strings outside.
 
 A price of "2.50" USD per million tokens is 2,500,000 pico-USD per token, so every price with up to six decimals is a
-whole number and every cost is a sum of products of integers.
+whole number and every cost is a sum of products of integers. What is charged, counted and added up is whole nano-USD:
+each exchange is rounded once, and from there on nothing is.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
+from zlib import crc32
 
 from gateway.core.usage import Usage
 
 PICO_PER_USD = 10**12
+NANO_PER_USD = 10**9
 _DECIMALS = 12
 _MIN_PLACES = 6
 _MAX_USD_PER_MILLION = 1_000_000
@@ -51,6 +54,16 @@ def format_usd(pico_usd: int) -> str:
     return f"{sign}{whole}.{digits}"
 
 
+def charged(pico_usd: int) -> int:
+    """Nano-USD that a cost of *pico_usd*, at least 0, is charged as: rounded half up."""
+    return (pico_usd + 500) // 1000
+
+
+def format_nano(nano_usd: int) -> str:
+    """As `format_usd`."""
+    return format_usd(nano_usd * 1000)
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """Pico-USD per token of each class. A class without a price of its own costs what plain input does.
@@ -67,6 +80,11 @@ class Price:
     cache_write: int
     long: tuple[tuple[int, Price], ...] = ()
     cache_write_1h: int | None = None
+
+    @property
+    def version(self) -> str:
+        """A name of these very figures, for the ledger."""
+        return f"{crc32(repr(self).encode()):08x}"
 
     def cost(self, usage: Usage) -> int:
         """Pico-USD of *usage*. Cached and written tokens are taken out of the prompt, so nothing is charged twice."""

@@ -7,41 +7,107 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from gateway.core.accounts import Key
 from gateway.core.call import UpstreamRequest
-from gateway.core.catalog import Key
 from gateway.core.errors import ErrorKind
 from gateway.core.exchange import Limits
 from gateway.core.held import Part
 from gateway.core.receipt import Receipt
 
 
+class StoreUnavailable(Exception):
+    """A store cannot be asked now, or takes too long; the cause is for the log."""
+
+
+class Draw(Struct, frozen=True, gc=False):
+    """
+    What a call wants to draw from something that is not to be overdrawn.
+
+    Attributes:
+        need: The worst case.
+        floor: The least that it can do with, at most `need`: a call that can be stopped on the way takes what is left.
+    """
+
+    need: int = 0
+    floor: int = 0
+
+
+class Order(Struct, frozen=True, gc=False):
+    """What a call asks of its key's limits, all of it in one atomic step.
+
+    Attributes:
+        tokens: Prompt and answer, as far as they can be told: what is taken from the tokens per minute.
+        weighted: Weighted tokens, in the worst case.
+        nano_usd: Its cost, in the worst case, to every budget that it draws on.
+    """
+
+    key: Key
+    request_id: str
+    session_id: str | None = None
+    tokens: int = 0
+    weighted: Draw = Draw()
+    nano_usd: Draw = Draw()
+
+
+class Spent(Struct, frozen=True, gc=False):
+    """What a call has come to."""
+
+    tokens: int = 0
+    weighted: int = 0
+    nano_usd: int = 0
+
+
 class Admitted(Struct, frozen=True, gc=False):
-    """The key may go on; its slot is held until `Counters.release`."""
+    """
+    The call may go on; its place and what it draws are held until `Counters.settle`.
+
+    Attributes:
+        at_s: Epoch second, by the clock of the counters.
+        granted: What is held of `Order.nano_usd` and `Order.weighted`: between floor and need.
+    """
 
     limits: Limits
+    at_s: float
+    granted_nano_usd: int = 0
+    granted_weighted: int = 0
 
 
 class Refused(Struct, frozen=True, gc=False):
-    """The key is over a limit; nothing is held."""
+    """The key is over a limit, or its limits cannot be told; nothing is held.
+
+    Attributes:
+        limit: The one that was met, for the message, such as `3 requests per minute` or `0.50 USD per month`.
+    """
 
     kind: ErrorKind
-    retry_after_s: float
+    retry_after_s: float | None
     limits: Limits
+    limit: str = ""
 
 
 class Keys(Protocol):
     """Who owns a secret."""
 
-    async def find(self, secret: str) -> Key | None: ...
+    async def find(self, secret: str) -> Key | None:
+        """
+        The key, None for one that is unknown, malformed, revoked or expired.
+
+        Raises:
+            StoreUnavailable: That cannot be told now.
+        """
 
 
 class Counters(Protocol):
-    """Requests per minute and requests at once, counted in one atomic step."""
+    """Everything that a key, its tenant and its sessions are limited in, taken in one atomic step."""
 
-    async def admit(self, key: Key, request_id: str) -> Admitted | Refused: ...
+    async def admit(self, order: Order) -> Admitted | Refused: ...
 
-    def release(self, key: Key, request_id: str) -> None:
-        """Give the slot of *request_id* back. Never blocks, never raises; a second call changes nothing."""
+    def settle(self, request_id: str, spent: Spent) -> None:
+        """Give the place of *request_id* back and book *spent* for what was held. Never blocks, never raises; a second
+        call changes nothing."""
+
+    def standing(self, key: Key) -> Limits:
+        """Where *key* stood last, as far as this process has seen: for answers to what was never admitted."""
 
 
 class Ledger(Protocol):

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gateway.core.call import Params
 from gateway.core.catalog import Mode, OnCancel, Provider
 from gateway.core.exchange import Attempt, AttemptResult, Exchange, Outcome, Source
-from gateway.core.money import Weight, format_usd, weigh, weigh_parts
+from gateway.core.money import Weight, charged, format_nano, weigh, weigh_parts
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 _OFF = {"status": "off"}
@@ -57,7 +57,7 @@ class Receipt(Struct, frozen=True, gc=False):
     usage: Usage
     usage_basis: Basis
     weighted_tokens: int
-    cost_pico_usd: int
+    cost_nano_usd: int
     note: str | None
     params: Params
     user: str | None
@@ -75,7 +75,7 @@ class Receipt(Struct, frozen=True, gc=False):
     @property
     def cost_usd(self) -> str:
         """Exact decimal of USD, at least six places."""
-        return format_usd(self.cost_pico_usd)
+        return format_nano(self.cost_nano_usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,8 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
             weighted = _weigh_parts(parts, usage, weights)
         else:
             weighted = weigh(usage.total_tokens, route.provider.weight, *weights)
-        cost = model.price_at(epoch_s - (now_s - exchange.started_s)).cost(usage)
+        price = exchange.price or model.price_at(epoch_s - (now_s - exchange.started_s))
+        cost = charged(price.cost(usage))
     provider = route.provider if route else None
     return Receipt(
         request_id=exchange.request_id,
@@ -259,7 +260,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         usage=usage,
         usage_basis=basis,
         weighted_tokens=weighted,
-        cost_pico_usd=cost,
+        cost_nano_usd=cost,
         note=exchange.note,
         params=exchange.params,
         user=call.user,

@@ -11,8 +11,9 @@ from aiohttp import web
 from msgspec import structs
 from multidict import istr
 
+from gateway.core.accounts import Key
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, ClientDialectName, Key
+from gateway.core.catalog import Catalog, ClientDialectName
 from gateway.core.errors import (
     INVALID_API_KEY,
     METHOD_NOT_ALLOWED,

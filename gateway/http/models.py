@@ -7,7 +7,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from gateway.core.catalog import Catalog, Key, Model, routes_for
+from gateway.core.accounts import Key
+from gateway.core.catalog import Catalog, Model, routes_for
 from gateway.core.money import Price, format_usd
 from gateway.http.endpoints import MODELS_PREFIX
 from gateway.policy.suggestions import not_found

@@ -16,7 +16,7 @@ from aiohttp import web
 from msgspec import Raw
 
 from gateway.aio import CANCEL_GRACE_S, Tasks
-from gateway.core.catalog import Key
+from gateway.core.accounts import Key
 from gateway.core.errors import INTERNAL_ERROR, NOT_FOUND, OVERLOADED, GatewayError
 from gateway.core.exchange import NO_LIMITS, Answer, Exchange
 from gateway.core.ports import Sink

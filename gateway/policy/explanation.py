@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
+from gateway.core.accounts import Key
 from gateway.core.call import Call
-from gateway.core.catalog import Catalog, Key, Model, Route, Strategy
+from gateway.core.catalog import Catalog, Model, Route, Strategy
 from gateway.core.errors import CONTEXT_LENGTH_EXCEEDED, VISION_NOT_SUPPORTED
 from gateway.dialects.pairs import is_native
 from gateway.policy.loads import LoadBoard

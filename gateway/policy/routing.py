@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from gateway.core.accounts import Key, Residency
 from gateway.core.call import Call, tool_members
-from gateway.core.catalog import HOMES, Catalog, Key, Model, Residency, Route, Strategy, allows, is_at_home
+from gateway.core.catalog import HOMES, Catalog, Model, Route, Strategy, allows, is_at_home
 from gateway.core.errors import (
     CONTEXT_LENGTH_EXCEEDED,
     INVALID_REQUEST,

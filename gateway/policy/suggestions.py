@@ -6,7 +6,8 @@ import heapq
 from functools import lru_cache
 from math import sqrt
 
-from gateway.core.catalog import Catalog, Key
+from gateway.core.accounts import Key
+from gateway.core.catalog import Catalog
 from gateway.core.errors import MODEL_NOT_FOUND, GatewayError
 
 _MAX_CHARS = 128  # as long as a slug can be: no longer name was meant for one

@@ -7,7 +7,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.core.catalog import MEASURED, Catalog, Drain, Key, Model, Provider, Route, Tier
+from gateway.core.accounts import Key, Tier
+from gateway.core.catalog import MEASURED, Catalog, Drain, Model, Provider, Route
 from gateway.core.money import Price
 from gateway.providers.presets import Preset
 from gateway.providers.sigv4 import Credential, Signer

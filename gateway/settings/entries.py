@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from gateway.core.catalog import ModelClass, OnInterrupt, ProviderType, Residency, Strategy
+from gateway.core.accounts import Residency
+from gateway.core.catalog import ModelClass, OnInterrupt, ProviderType, Strategy
 from gateway.core.money import Weight, parse_price, parse_weight
 from gateway.settings import checks
 from gateway.settings.fields import DateText, DecimalText, Secret, decimal_text, setting

@@ -6,10 +6,10 @@ import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 
-from gateway.core.catalog import Key
+from gateway.core.accounts import Key
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
-from gateway.core.ports import Admitted, Refused
+from gateway.core.ports import Admitted, Order, Refused, Spent
 from gateway.core.receipt import Receipt
 from gateway.policy.window import Verdict, Window, take
 
@@ -69,14 +69,16 @@ class MemoryCounters:
         self._share = share
         self._windows: OrderedDict[str, Window] = OrderedDict()  # in the order of opening
         self._running: dict[str, set[str]] = {}
+        self._holders: dict[str, str] = {}  # key by request
 
-    async def admit(self, key: Key, request_id: str) -> Admitted | Refused:
+    async def admit(self, order: Order) -> Admitted | Refused:
         """
-        Take a place of *key* for *request_id*. A refusal spends nothing.
+        Take a place of the order's key for its request. A refusal spends nothing.
 
         Raises:
-            ValueError: *request_id* holds a place already: it would be counted once and released once for two requests.
+            ValueError: The request holds a place already: it would be counted once and released once for two requests.
         """
+        key, request_id = order.key, order.request_id
         now_s = self._clock_s()
         running = self._running.get(key.id, set())
         if request_id in running:
@@ -93,16 +95,21 @@ class MemoryCounters:
             self._windows[key.id] = window  # ended ones are gone, so a new window always comes last
         running.add(request_id)
         self._running[key.id] = running
-        return Admitted(Limits(key.tier.rpm, remaining))
+        self._holders[request_id] = key.id
+        return Admitted(Limits(key.tier.rpm, remaining), now_s, order.nano_usd.need, order.weighted.need)
 
-    def release(self, key: Key, request_id: str) -> None:
+    def settle(self, request_id: str, spent: Spent) -> None:
         """Give the place of *request_id* back; one that is not held changes nothing."""
-        running = self._running.get(key.id)
-        if running is None or request_id not in running:
+        key_id = self._holders.pop(request_id, None)
+        if key_id is None:
             return
+        running = self._running[key_id]
         running.remove(request_id)
         if not running:
-            del self._running[key.id]
+            del self._running[key_id]
+
+    def standing(self, key: Key) -> Limits:
+        return Limits(key.tier.rpm)
 
     def __len__(self) -> int:
         """Entries held: what the memory bound is about."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.core.catalog import Key
+from gateway.core.accounts import Key
 from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
 
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions, UpstreamRequest
-from gateway.core.catalog import ClientDialectName, Key, Mode, Model, Provider, Route, Tier
+from gateway.core.catalog import ClientDialectName, Mode, Model, Provider, Route
 from gateway.core.errors import STREAM_INTERRUPTED, Failure, UpstreamFailed
 from gateway.core.exchange import Attempt, Exchange, Outcome
 from gateway.core.money import Price, Weight, parse_price, parse_weight
@@ -85,9 +86,7 @@ def _route(case: Path, call: Call) -> Route:
     preset = PRESETS[case.parent.name]
     base_url = preset.service.base_url("us-east-1") if preset.service else preset.base_url or ANY_BASE_URL
     place = (preset.name, preset.dialect, base_url, preset.type, preset.region)
-    provider = Provider(
-        *place, parse_weight("1"), preset.auth("secret"), path=preset.path, omits=preset.omits
-    )
+    provider = Provider(*place, parse_weight("1"), preset.auth("secret"), path=preset.path, omits=preset.omits)
     asked = next(case / name for name in ("request.json", "request.openai.json") if (case / name).exists())
     theirs = json.loads(asked.read_bytes())["model"]
     model = f"vendor-{call.slug}" if preset.dialect == call.dialect else theirs

@@ -15,7 +15,7 @@ COMPLETED = Receipt(
     provider="openai", provider_model="gpt-x", provider_type="cloud_direct", provider_region="US", region="id",
     attempts=(("azure", "gpt-x", "failed"), ("openai", "gpt-x", "ok")), outcome="completed", routing_mode="streaming",
     failure_class=None, failure_reason=None, error_code=None, status=200, usage=Usage(11, 22, cached_tokens=3),
-    usage_basis="provider_final", weighted_tokens=33, cost_pico_usd=41_000_000, note=None, params=ALL_PARAMS, user=None,
+    usage_basis="provider_final", weighted_tokens=33, cost_nano_usd=41_000, note=None, params=ALL_PARAMS, user=None,
     session_id=None, agent_id=None, ttfb_ms=40.0, ttft_ms=250.0, total_ms=900.0, overhead_ms=0.8,
     cancel_ms=None,
 )  # fmt: skip

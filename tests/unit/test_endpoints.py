@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import CallOptions
-from gateway.core.catalog import ClientDialectName, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import ClientDialectName, Model, Provider, Route
 from gateway.core.money import Price, Weight, parse_weight
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.endpoints import ENDPOINTS, SUPPORTED, find

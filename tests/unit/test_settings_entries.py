@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.catalog import Drain, Tier, allows
+from gateway.core.accounts import Tier
+from gateway.core.catalog import Drain, allows
 from gateway.core.money import Price, parse_weight, weigh
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys, from_document, load
@@ -445,9 +446,9 @@ def test_long_prompts_have_their_own_price() -> None:
     """Each price of long prompts is whole: what it leaves out is the price of its own input."""
     long = [{"above": 1000, "input": "5", "output": "15"}, {"above": 2000, "input": "9", "output": "9"}]
 
-    price = build_catalog(settings(changed("models", "gpt-4o", "price", "long", to=long)), PRESETS).models[
-        "gpt-4o"
-    ].price
+    price = (
+        build_catalog(settings(changed("models", "gpt-4o", "price", "long", to=long)), PRESETS).models["gpt-4o"].price
+    )
 
     first, second = Price(5_000_000, 15_000_000, 5_000_000, 5_000_000), Price(*[9_000_000] * 4)
     assert price.long == ((1000, first), (2000, second))

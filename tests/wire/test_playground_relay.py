@@ -15,8 +15,8 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from gateway.aio import Tasks
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import CallOptions
-from gateway.core.catalog import Key, Tier
 from gateway.core.exchange import Exchange
 from gateway.core.ports import Sink
 from gateway.dialects.openai_chat import read_call

@@ -7,10 +7,10 @@ costs work as well.
 
 from __future__ import annotations
 
-from gateway.core.catalog import Key, Tier
+from gateway.core.accounts import Key, Tier
 from gateway.core.errors import INFLIGHT_CAP, ErrorKind, GatewayError
 from gateway.core.exchange import Answer, Exchange
-from gateway.core.ports import Counters, Refused
+from gateway.core.ports import Counters, Order, Refused, Spent
 from gateway.core.receipt import Receipt
 
 # The bursts that agents send have up to 25 counts. Ten a second come to a fifth of a core at the very worst: a count of
@@ -27,7 +27,7 @@ class Admit:
     async def admit(self, exchange: Exchange) -> Answer | None:
         """Let *exchange* pass. Raises GatewayError when the key is over a limit."""
         key = _holder(exchange)
-        verdict = await self._counters.admit(key, exchange.request_id)
+        verdict = await self._counters.admit(Order(key, exchange.request_id))
         if key is exchange.key:
             exchange.limits = verdict.limits
         if isinstance(verdict, Refused):
@@ -36,8 +36,10 @@ class Admit:
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
-        """Give the slot back."""
-        self._counters.release(_holder(exchange), exchange.request_id)
+        """Give the slot back, and book what the call has come to."""
+        usage = receipt.usage
+        spent = Spent(usage.total_tokens, receipt.weighted_tokens, receipt.cost_nano_usd)
+        self._counters.settle(exchange.request_id, spent)
 
 
 def _holder(exchange: Exchange) -> Key:
@@ -50,3 +52,16 @@ def _message(kind: ErrorKind, tier: Tier) -> str:
     """The sentence of *kind* with the limit that was met: the whole key's, as in the headers, not a worker's part."""
     limit = tier.inflight if kind is INFLIGHT_CAP else tier.rpm
     return f"{kind.message.removesuffix('.')}; its limit is {limit}."
+
+
+class Refuse:
+    """Tells why nothing can serve a call, once it is within its key's limits: a flood of wrong ones is limited."""
+
+    async def admit(self, exchange: Exchange) -> Answer | None:
+        """Let *exchange* pass. Raises GatewayError when an earlier stage could find nothing for it."""
+        if exchange.refusal is not None:
+            raise exchange.refusal
+        return None
+
+    def settle(self, exchange: Exchange, receipt: Receipt) -> None:
+        """Nothing to give back."""

@@ -6,6 +6,7 @@ import asyncio
 
 from gateway.core.call import Call
 from gateway.core.catalog import Catalog
+from gateway.core.errors import GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.receipt import Receipt
 from gateway.dialects.families import ANY_FAMILY
@@ -20,11 +21,14 @@ class Choose:
         self._catalog = catalog
 
     async def admit(self, exchange: Exchange) -> Answer | None:
-        """Choose. Raises GatewayError (400) when nothing can serve the call."""
+        """Choose. When nothing can serve the call, that is noted: limits come first."""
         key, call = exchange.key, exchange.call
-        model = find(self._catalog, key, call.slug)
-        tokens = await _count(call) if length_matters(model, call) else 0
-        exchange.model, exchange.candidates = model, choose(model, key, call, tokens)
+        try:
+            model = find(self._catalog, key, call.slug)
+            tokens = await _count(call) if length_matters(model, call) else 0
+            exchange.model, exchange.candidates = model, choose(model, key, call, tokens)
+        except GatewayError as refusal:
+            exchange.refusal = refusal
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:

@@ -16,9 +16,10 @@ class Measure:
     """Lets everything pass that a provider might take."""
 
     async def admit(self, exchange: Exchange) -> Answer | None:
-        """Look at the length. Raises GatewayError (400) when it is too much."""
+        """Look at the length. When it is too much, that is noted: limits come first."""
         model = exchange.model
-        assert model is not None
+        if model is None or exchange.refusal is not None:
+            return None
         if may_be_too_long(exchange.call, model.context_window):
             windows = [window_of(route, model) for route in exchange.candidates]
             await _count(exchange, max(windows, default=model.context_window))
@@ -33,5 +34,6 @@ async def _count(exchange: Exchange, window: int) -> None:
     for tokens in least_tokens(exchange.call, window):
         if tokens > window:
             message = f"{TOO_LONG}: at least {tokens} tokens > {window} maximum, the context window of the model."
-            raise GatewayError(CONTEXT_LENGTH_EXCEEDED, message, param="messages")
+            exchange.refusal = GatewayError(CONTEXT_LENGTH_EXCEEDED, message, param="messages")
+            return
         await asyncio.sleep(0)

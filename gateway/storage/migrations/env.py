@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from gateway.providers.presets import PRESETS
 from gateway.settings import environment, load
 from gateway.storage.database import async_url, open_engine
+from gateway.storage.tables import metadata
 
 
 def database_url() -> str:
@@ -23,7 +24,7 @@ def database_url() -> str:
 
 def run(connection: Connection) -> None:
     """Apply what alembic was asked for."""
-    context.configure(connection=connection)
+    context.configure(connection=connection, target_metadata=metadata)
     with context.begin_transaction():
         context.run_migrations()
 

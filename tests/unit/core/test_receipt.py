@@ -20,7 +20,7 @@ def told_apart() -> Receipt:
     facts: dict[str, Any] = {field.name: field.name for field in fields(Receipt)}
     attempts = (("a", "m/1", "failed"), ("b", "m", "ok"))
     parts = (("a", "m/1", USAGE),)
-    return receipt(**facts | {"attempts": attempts, "usage": USAGE, "cost_pico_usd": 7, "parts": parts})
+    return receipt(**facts | {"attempts": attempts, "usage": USAGE, "cost_nano_usd": 7, "parts": parts})
 
 
 def test_row_is_the_receipt() -> None:
@@ -31,7 +31,7 @@ def test_row_is_the_receipt() -> None:
 
     rendered = {
         "attempts": ("a/m/1:failed", "b/m:ok"),
-        "cost_usd": "0.000000000007",
+        "cost_usd": "0.000000007",
         "continued": True,
         "parts": (f"a/m/1:{USAGE.prompt_tokens}+{USAGE.completion_tokens}",),
         **{name: getattr(USAGE, name) for name in asdict(USAGE)},

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.core.catalog import Catalog, Key, Model, Provider, Route, Tier
+from gateway.core.accounts import Key, Tier
+from gateway.core.catalog import Catalog, Model, Provider, Route
 from gateway.core.money import Price, Weight
 from gateway.http.models import models_body
 

@@ -6,20 +6,9 @@ import asyncio
 from dataclasses import replace
 
 from gateway.aio import Tasks
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import (
-    Catalog,
-    Drain,
-    Key,
-    Mode,
-    Model,
-    OnInterrupt,
-    Provider,
-    Route,
-    Signer,
-    Strategy,
-    Tier,
-)
+from gateway.core.catalog import Catalog, Drain, Mode, Model, OnInterrupt, Provider, Route, Signer, Strategy
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price, Weight

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, DialectName, Drain, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import Catalog, DialectName, Drain, Model, Provider, Route
 from gateway.core.errors import SHUTDOWN, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.held import Part
@@ -78,7 +79,7 @@ async def test_tr_30_the_provider_counts() -> None:
     }
     receipt = told.receipt
     assert (receipt.outcome, receipt.usage.total_tokens, receipt.usage_basis) == ("completed", 0, "none")
-    assert (receipt.cost_pico_usd, receipt.weighted_tokens, receipt.provider) == (0, 0, "a")
+    assert (receipt.cost_nano_usd, receipt.weighted_tokens, receipt.provider) == (0, 0, "a")
 
 
 async def test_a_model_of_another_dialect_is_estimated() -> None:
@@ -158,7 +159,7 @@ async def test_leaving_costs_nothing(head_s: float) -> None:
     outcome = await told.end()
 
     assert (outcome, told.left_s) == ("cancelled", 3.0)
-    assert (told.receipt.usage.total_tokens, told.receipt.cost_pico_usd) == (0, 0)
+    assert (told.receipt.usage.total_tokens, told.receipt.cost_nano_usd) == (0, 0)
 
 
 async def test_a_count_is_not_read_on() -> None:

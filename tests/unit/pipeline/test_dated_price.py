@@ -24,4 +24,4 @@ async def test_the_price_of_the_beginning(change_s: int, cost: int) -> None:
     await at(5.0)
     receipt = Settlement(scene.exchange, scene.services).settle("completed")
 
-    assert receipt.cost_pico_usd == cost
+    assert receipt.cost_nano_usd == cost

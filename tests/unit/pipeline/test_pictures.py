@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from msgspec import Raw, structs
 
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import CallOptions
-from gateway.core.catalog import ClientDialectName, DialectName, Key, Model, Provider, Route, Tier
+from gateway.core.catalog import ClientDialectName, DialectName, Model, Provider, Route
 from gateway.core.errors import FetchFailed, FetchReason, GatewayError
 from gateway.core.exchange import Exchange
 from gateway.core.held import Part, mark_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.catalog import Catalog, Key, Tier
+from gateway.core.accounts import Key, Tier
+from gateway.core.catalog import Catalog
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Exchange, Limits
 from gateway.pipeline.stages.admit import Admit

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 from msgspec import Raw
 
+from gateway.core.accounts import Key, Residency, Tier
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, DialectName, Key, Model, Provider, Residency, Route, Strategy, Tier
+from gateway.core.catalog import Catalog, DialectName, Model, Provider, Route, Strategy
 from gateway.core.errors import GatewayError
 from gateway.core.money import Price, Weight
 from gateway.dialects.families import ANY_FAMILY

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from gateway.core.catalog import Catalog, Key, Model, ModelClass, Provider, Route, Tier
+from gateway.core.accounts import Key, Tier
+from gateway.core.catalog import Catalog, Model, ModelClass, Provider, Route
 from gateway.core.errors import MODEL_NOT_FOUND
 from gateway.core.money import Price, Weight
 from gateway.policy.suggestions import not_found

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from gateway.core.catalog import Key, Tier
+from gateway.core.accounts import Key, Tier
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Refused
@@ -236,6 +236,7 @@ async def test_open_stores(clock: Clock) -> None:
 
     assert mine == key(rpm=4)
     assert [await stores.counters.admit(mine, "r1"), await stores.counters.admit(mine, "r2")] == [
-        Admitted(Limits(4, 0)), Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0)),
+        Admitted(Limits(4, 0)),
+        Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0)),
     ]
     assert stores.ledger.receipts == (receipt(),)

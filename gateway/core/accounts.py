@@ -1,0 +1,96 @@
+"""Who may call, and how much: keys, the plans they are on, and the money they may spend, as frozen facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Residency = Literal["any", "sg_only", "id_only"]
+Scope = Literal["key", "tenant", "session"]
+Period = Literal["day", "week", "month", "total"]
+Right = Literal["inference", "read", "manage", "operate"]
+WhenBlind = Literal["open", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """
+    Credits that double `Tier.rpm` while they last: each request above it costs one.
+
+    Attributes:
+        capacity: The most that can be saved up; a new key has them all.
+        refill_per_min: The most that a minute with unused requests earns.
+    """
+
+    capacity: int
+    refill_per_min: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """
+    USD that may be spent in each *period*, by calendar in UTC (weeks begin on Monday).
+
+    Attributes:
+        scope: Whose spending counts together: the key's, all of its tenant's keys, or each session's of its own.
+    """
+
+    scope: Scope
+    period: Period
+    limit_nano_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """
+    Limits of a plan; None means no limit. `classes` None admits every model class.
+
+    Attributes:
+        tpm: Tokens per minute, prompt and answer.
+        weighted_tokens_per_month: The allowance of a tenant, all of its keys together.
+        overage_nano_usd_per_million: What a million weighted tokens beyond the allowance cost; None refuses them.
+    """
+
+    name: str
+    rpm: int | None = None
+    inflight: int | None = None
+    classes: frozenset[str] | None = None
+    tpm: int | None = None
+    burst: Burst | None = None
+    weighted_tokens_per_month: int | None = None
+    overage_nano_usd_per_million: int | None = None
+
+
+INFERENCE: frozenset[Right] = frozenset({"inference"})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Who is calling. `id` is safe to log: it is no part of the secret.
+
+    Attributes:
+        residency: Where its calls may be computed; the setting is called `region_preference`.
+        rights: What it may do. `inference` is for keys `anm-sk-`; `read` and `manage` are of its own tenant, `operate`
+            of all of them, for keys `anm-ak-`.
+        models: Slugs it may use, `*` at the end of one standing for any rest; None admits all of its tier's classes.
+        budgets: Every one that its calls draw on.
+        when_blind: What becomes of its calls once limits cannot be told for longer than the settings grant. Calls that
+            a budget or a hard allowance bounds are refused in any case.
+        log_bodies: Whether what it sends and gets may be kept, redacted, for as long as the settings say.
+        expires_s: Epoch second from which on it is unknown.
+        revoked_now: Whether its streams under way are to be cut; a key that is merely revoked is not found any more.
+    """
+
+    id: str
+    tenant: str
+    tier: Tier
+    residency: Residency = "any"
+    rights: frozenset[Right] = INFERENCE
+    models: tuple[str, ...] | None = None
+    budgets: tuple[Budget, ...] = ()
+    policy: str | None = None
+    prefer_batch: bool = False
+    when_blind: WhenBlind = "open"
+    log_bodies: bool = False
+    expires_s: float | None = None
+    revoked_now: bool = False
