@@ -10,7 +10,7 @@ from gateway.core.usage import Usage
 from gateway.pipeline.settlement import Settlement
 from tests.unit.pipeline.scene import EPOCH_S, ONE, Scene, at, route
 
-OLD, NEW = Price(1, 1, 1, 1), Price(10, 10, 10, 10)
+OLD, NEW = Price(1_000, 1_000, 1_000, 1_000), Price(10_000, 10_000, 10_000, 10_000)
 
 
 @pytest.mark.parametrize(("change_s", "cost"), [(-1, 40), (0, 40), (1, 4), (60, 4)])

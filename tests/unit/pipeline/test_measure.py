@@ -9,7 +9,6 @@ import pytest
 
 from gateway.core.call import CallOptions
 from gateway.core.catalog import Model, Route
-from gateway.core.errors import GatewayError
 from gateway.core.exchange import Exchange
 from gateway.core.money import Price
 from gateway.dialects.registry import DIALECTS
@@ -30,10 +29,12 @@ def exchange(text: str, window: int = 1000) -> Exchange:
 
 async def test_surely_too_long() -> None:
     """The refusal has the code, the member at fault, both figures, and Anthropic's own words."""
-    with pytest.raises(GatewayError) as caught:
-        await Measure().admit(exchange(PROSE * 1_000))
+    asked = exchange(PROSE * 1_000)
 
-    error = caught.value
+    await Measure().admit(asked)
+
+    error = asked.refusal
+    assert error is not None
     assert (error.kind.code, error.kind.status, error.param) == ("context_length_exceeded", 400, "messages")
     assert error.message.startswith("prompt is too long: at least 1")
     assert " tokens > 1000 maximum" in error.message
@@ -42,7 +43,11 @@ async def test_surely_too_long() -> None:
 @pytest.mark.parametrize("text", ["Hi", PROSE * 20, PROSE * 150, "x" * 3_900])
 async def test_what_may_fit_passes(text: str) -> None:
     """What is not surely too long is the provider's to judge, also where our own count is over the window."""
-    assert await Measure().admit(exchange(text)) is None
+    asked = exchange(text)
+
+    await Measure().admit(asked)
+
+    assert asked.refusal is None
 
 
 @pytest.mark.parametrize(("longest", "fits"), [(1_500, False), (100_000, True)])
@@ -51,11 +56,9 @@ async def test_the_longest_window_counts(longest: int, fits: bool) -> None:
     asked, short = exchange(PROSE * 1_000), route("a")
     asked.candidates = short, Route(short.provider, "long", context_window=longest)
 
-    if fits:
-        assert await Measure().admit(asked) is None
-    else:
-        with pytest.raises(GatewayError):
-            await Measure().admit(asked)
+    await Measure().admit(asked)
+
+    assert (asked.refusal is None) == fits
 
 
 async def test_others_are_served_meanwhile() -> None:
@@ -69,10 +72,11 @@ async def test_others_are_served_meanwhile() -> None:
             await asyncio.sleep(0)
 
     other = asyncio.create_task(turn())
-    with pytest.raises(GatewayError):
-        await Measure().admit(exchange(PROSE * 4_000, window=10_000))
+    asked = exchange(PROSE * 4_000, window=10_000)
+    await Measure().admit(asked)
     other.cancel()
 
+    assert asked.refusal is not None
     assert turns > 5
 
 

@@ -8,7 +8,7 @@ from gateway.core.accounts import Key, Tier
 from gateway.core.catalog import Catalog
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Exchange, Limits
-from gateway.pipeline.stages.admit import Admit
+from gateway.pipeline.stages.admit import Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.storage.memory import MemoryCounters
 from tests.support.notation import T
@@ -80,9 +80,9 @@ async def test_the_slot_is_given_back(play: Play) -> None:
 
 
 async def test_the_slot_of_a_misspelt_model() -> None:
-    """Admission comes first, and what it took is given back when there is no such model."""
+    """That there is no such model is told behind the limits, and what admission took is given back."""
     admit = Admit(counters())
-    scene = Scene(before=(admit, Choose(Catalog({}, {}))))
+    scene = Scene(before=(Choose(Catalog({}, {})), admit, Refuse()))
     scene.exchange.key = ONE
 
     with pytest.raises(GatewayError):
@@ -108,7 +108,9 @@ async def test_choosing_what_the_tier_has_not() -> None:
     """It reads as if there were no such model, and nothing is noted."""
     chosen = exchange(CHEAP)
 
-    error = await refusal(Choose(catalog(route("a"))), chosen)
+    await Choose(catalog(route("a"))).admit(chosen)
 
+    error = chosen.refusal
+    assert error is not None
     assert (error.kind.code, error.param) == ("model_not_found", "model")
     assert (chosen.model, chosen.candidates) == (None, ())
