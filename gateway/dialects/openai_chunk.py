@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -14,6 +14,8 @@ from gateway.wire.values import decode_members, decode_values
 # A choice ends in one of these where the provider gave up on it; OpenRouter and DeepSeek document them.
 FAILED_REASONS = frozenset(("error", "insufficient_system_resource"))
 
+NO_INDEX = -1
+
 Place = tuple[int, int]
 """(choice, tool call): where the arguments of one call belong."""
 
@@ -24,7 +26,9 @@ class Function(Struct, gc=False):
 
 
 class ToolCall(Struct, gc=False):
-    index: int = 0
+    """`index` is `NO_INDEX` when the call has none."""
+
+    index: int = NO_INDEX
     function: Function | None = None
 
 
@@ -138,13 +142,19 @@ def whole_choices(raw: Raw, unfinished: Collection[int] = ()) -> list[Any]:
 def with_arguments(payload: bytes, places: Collection[Place]) -> bytes:
     """*payload* with `{}` as the arguments of the tool calls at *places*, which it opens and which have none."""
     chunk = decode_values(payload)
+    for choice, call in tool_calls(chunk):
+        if (choice, call.get("index")) in places:
+            function = call.get("function")
+            call["function"] = {**(function if isinstance(function, dict) else {}), "arguments": "{}"}
+    return msgspec.json.encode(chunk)
+
+
+def tool_calls(chunk: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The tool calls in the deltas of *chunk*, each with the index of its choice."""
     for choice in _dicts(chunk["choices"]):
         delta = choice.get("delta")
         for call in _dicts(delta.get("tool_calls") if isinstance(delta, dict) else None):
-            if (_index(choice), _index(call)) in places:
-                function = call.get("function")
-                call["function"] = {**(function if isinstance(function, dict) else {}), "arguments": "{}"}
-    return msgspec.json.encode(chunk)
+            yield _index(choice), call
 
 
 def _dicts(said: object) -> list[dict[str, Any]]:
@@ -199,8 +209,8 @@ def _delta(said: dict[str, Any]) -> Delta:
 
 
 def _tool_call(said: dict[str, Any]) -> ToolCall:
-    function = said.get("function")
-    out = ToolCall(index=_index(said))
+    function, index = said.get("function"), said.get("index")
+    out = ToolCall(index=index if type(index) is int else NO_INDEX)
     if isinstance(function, dict):
         name, arguments = function.get("name"), function.get("arguments")
         if arguments is not None and not isinstance(arguments, str):  # an object instead of its text

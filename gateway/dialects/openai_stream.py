@@ -16,6 +16,7 @@ from gateway.dialects.failures import ABSENT, in_band_failure, malformed
 from gateway.dialects.lane import PassthroughLane, read_json
 from gateway.dialects.openai_chunk import (
     FAILED_REASONS,
+    NO_INDEX,
     Choice,
     Chunk,
     Place,
@@ -30,6 +31,7 @@ from gateway.dialects.openai_chunk import (
     whole_choices,
     with_arguments,
 )
+from gateway.dialects.openai_indices import ToolIndices
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.wire.ascii import ascii_json
@@ -72,6 +74,7 @@ class OpenAIChatLane(PassthroughLane):
         self._finished: set[int] = set()
         self._reasons: dict[int, str] = {}  # of choices whose finish chunk has passed without it
         self._finish: bytes | None = None  # payload of the held-back finish chunk, as the provider sent it
+        self._indices = ToolIndices()
         self._silent: dict[Place, bool] = {}  # tool calls: whether no argument text has come so far
         self._unfilled: set[Place] = set()  # tool calls that the held-back chunk opens, without arguments
 
@@ -143,7 +146,10 @@ class OpenAIChatLane(PassthroughLane):
             self._break(in_band_failure(payload))
             return b""
         try:
-            if _is_sane(chunk.choices):
+            if _lacks_indices(chunk.choices):
+                payload = self._indices.fill(payload)
+                chunk = read_leniently(payload)
+            if chunk.choices and _is_sane(chunk.choices):
                 out = self._take_choices(chunk, chunk.choices, payload)
                 if usage is not None:
                     self._deltas_counted = self._tally.deltas
@@ -337,6 +343,11 @@ class OpenAIChatLane(PassthroughLane):
 def _has_failed(choice: Choice) -> bool:
     """Whether the provider says that it gave up on *choice*."""
     return choice.finish_reason in FAILED_REASONS or is_said(choice.error)
+
+
+def _lacks_indices(choices: list[Choice]) -> bool:
+    """Whether the provider leaves it to the client which tool call a piece belongs to."""
+    return any(call.index == NO_INDEX for choice in choices if choice.delta for call in choice.delta.tool_calls or ())
 
 
 def _is_sane(choices: list[Choice]) -> bool:

@@ -199,6 +199,35 @@ def test_hollow_chunks_are_no_progress(delta: dict[str, Any]) -> None:
     assert lane.progress == before
 
 
+def pieces_of(*calls: dict[str, Any]) -> bytes:
+    """A chunk with pieces of tool *calls*."""
+    return chunk({"tool_calls": [*calls]})
+
+
+@pytest.mark.parametrize("none", [{}, {"index": None}, {"index": "0"}])
+@pytest.mark.parametrize("ids", [("x", "y"), ("", ""), None])
+def test_tr_03_tool_calls_without_an_index(none: dict[str, Any], ids: tuple[str, str] | None) -> None:
+    """Clients put the pieces of a call together by its index, and SDKs raise where there is none: so each has one."""
+    first, second = ({"id": one, "type": "function"} for one in ids) if ids else ({}, {})
+    openings = [
+        {**none, **first, "function": {"name": "f"}},
+        {**none, **second, "function": {"name": "f", "arguments": "{"}},
+    ]
+    going_on = [
+        {**none, "function": {"arguments": '"a":'}},
+        {**none, **(second if second.get("id") else {}), "function": {"arguments": "1}"}},
+    ]
+
+    for begun in (pieces_of(*openings), b"".join(map(pieces_of, openings))):
+        heard = hear_openai(R(), begun, *map(pieces_of, going_on), FIN("tool_calls"), DONE)
+
+        arguments = {0: "", 1: ""}
+        for item in heard.items[:-1]:
+            for call in item["choices"][0]["delta"].get("tool_calls", ()):
+                arguments[call["index"]] += call["function"].get("arguments", "")
+        assert arguments == {0: "{}", 1: '{"a":1}'}
+
+
 def test_comments_and_control_fields_are_dropped() -> None:
     """Comments, `retry:`, `id:` and empty data reach nobody."""
     heard = hear_openai(
