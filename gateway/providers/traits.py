@@ -150,8 +150,14 @@ def takes_prefill(route: Route) -> bool:
 
 
 def _spelled(name: str) -> str:
-    """*name* as Anthropic spells it, if it is a Claude's: others write `claude-3.7-sonnet` or `...@20250514`."""
-    return name.replace(".", "-").replace("@", "-") if name.startswith("claude-") else name
+    """
+    *name* as Anthropic spells it, if it is a Claude's: others write `claude-3.7-sonnet`, `claude-opus-4@20250514`, or
+    `claude-sonnet-4` for `claude-sonnet-4-0`.
+    """
+    if not name.startswith("claude-"):
+        return name
+    spelled = name.replace(".", "-").replace("@", "-")
+    return f"{spelled}-0" if spelled in ("claude-opus-4", "claude-sonnet-4") else spelled
 
 
 @lru_cache(maxsize=_MAX_NAMES)

@@ -85,6 +85,8 @@ def test_a_deployment_is_known_by_its_slug() -> None:
         ("anthropic.claude-v2:1", "budget"),
         ("claude-opus-4@20250514", "budget"),
         ("claude-3.7-sonnet", "budget"),
+        ("claude-sonnet-4", "budget"),
+        ("claude-opus-4", "budget"),
         ("claude-opus-4.8", "adaptive"),
     ],
 )
