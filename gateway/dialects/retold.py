@@ -58,20 +58,25 @@ class Retold:
             return self._finish(event)
         if isinstance(event, Other):
             return self._tell_other(event)
-        if isinstance(event, Said):  # the answer is JSON; with more it would be none
-            self._remark("text_beside_json")
+        if isinstance(event, Said):
             return self._hold(event)
         return (event,)
 
     def _hold(self, event: Said) -> Sequence[AnswerEvent]:
         """Keep *event* back while it is not known what it is: a refusal, or an answer that no tool was called with."""
         if self._answer is not None:
+            self._leave_out()
             return ()
         if self._room < 0:
             return (event,)
         self._beside.append(event.text)
         self._room -= len(event.text)
         return (self._let_go(),) if self._room < 0 else ()
+
+    def _leave_out(self) -> None:
+        """What is held back, or comes now, is not told: the answer is JSON, and with more it would be none."""
+        self._beside.clear()
+        self._remark("text_beside_json")
 
     def _let_go(self) -> Said:
         text, self._beside = "".join(self._beside), []
@@ -82,6 +87,8 @@ class Retold:
         if name is None:
             if self._answer is None:
                 self._answer = event.slot
+                if self._beside:
+                    self._leave_out()
             else:
                 self._remark("second_answer")
             return ()
@@ -96,7 +103,9 @@ class Retold:
         return (event if slot == event.slot else Argued(slot, event.text),) if slot is not None else ()
 
     def _finish(self, event: Finished) -> Sequence[AnswerEvent]:
-        if self._answer is None and not self._slots and self._beside:
+        if self._beside and self._slots:
+            self._leave_out()
+        if self._beside:
             # A model that will not answer in the form says so in words, to its end. One that does, but calls nothing,
             # has answered; and what was cut short has not come to a refusal.
             held = self._let_go()

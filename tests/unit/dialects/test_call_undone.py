@@ -163,25 +163,40 @@ def test_ids_that_no_provider_gives_are_never_the_same_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "heard_of_it"),
+    ("events", "hears", "note"),
     [
-        ([Said("I will "), Said("not."), Finished("stop")], [Refused("I will not."), Finished("stop")]),
+        ([Said("I will "), Said("not."), Finished("stop")], [Refused("I will not."), Finished("stop")], None),
         (
             [Said("Here: "), Called(0, "", "json"), Argued(0, "{}"), Finished("tool_calls")],
             [Said("{}"), Finished("stop")],
+            "text_beside_json",
         ),
-        ([Said("x" * 70_000), Said("y"), Finished("stop")], [Said("x" * 70_000), Said("y"), Finished("stop")]),
-        ([Said('{"a":'), Finished("length")], [Said('{"a":'), Finished("length")]),
-        ([Finished("stop")], [Finished("stop")]),
-        ([Said('{"a":'), Said(" 1}"), Finished("stop")], [Said('{"a": 1}'), Finished("stop")]),
+        (
+            [Called(0, "", "json"), Argued(0, "{}"), Said("So."), Finished("tool_calls")],
+            [Said("{}"), Finished("stop")],
+            "text_beside_json",
+        ),
+        (
+            [Said("Let me see."), Called(0, "c", "look"), Finished("tool_calls")],
+            [Called(0, "c", "look"), Finished("tool_calls")],
+            "text_beside_json",
+        ),
+        ([Said("x" * 70_000), Said("y"), Finished("stop")], [Said("x" * 70_000), Said("y"), Finished("stop")], None),
+        ([Said('{"a":'), Finished("length")], [Said('{"a":'), Finished("length")], None),
+        ([Finished("stop")], [Finished("stop")], None),
+        ([Said('{"a":'), Said(" 1}"), Finished("stop")], [Said('{"a": 1}'), Finished("stop")], None),
     ],
-    ids=["words alone", "words beside", "many words", "cut short", "nothing", "json in words"],
+    ids=["alone", "before", "behind", "beside a call", "many", "cut short", "none", "json in words"],
 )  # fmt: skip
-def test_words_where_json_was_wanted(events: list[AnswerEvent], heard_of_it: list[AnswerEvent]) -> None:
-    """A model that was made to call the tool that takes the answer, and did not, has refused; its words are told."""
+def test_words_where_json_was_wanted(events: list[AnswerEvent], hears: list[AnswerEvent], note: str | None) -> None:
+    """
+    A model that was made to call the tool that takes the answer, and did not, has refused; its words are told. Those
+    that are not told are noted.
+    """
     retold = Retold("req_1", {"json": None})
 
-    assert [each for event in events for each in retold.tell(event)] == heard_of_it
+    assert [each for event in events for each in retold.tell(event)] == hears
+    assert retold.note == note
 
 
 def test_several_answers_are_told_apart() -> None:
