@@ -62,7 +62,7 @@ _ROWS: tuple[tuple[re.Pattern[str], Family], ...] = tuple(
         (r"gpt-5", Family(1.0, by_tiles(70, 140))),  # and 5.1
         (r"\bo[134]\b", Family(1.0, by_tiles(75, 150))),
         (r"gpt-4|gpt-3\.5", Family(1.07, by_tiles(85, 170))),
-        (r"claude-(?:opus-4-[7-9]|(?:opus|sonnet|haiku|fable)-[5-9]|mythos)", _CLAUDE_4_7),
+        (r"claude-(?:opus-4[-.][7-9]|(?:opus|sonnet|haiku|fable)-[5-9]|mythos)", _CLAUDE_4_7),
         (r"claude", _CLAUDE),
         (r"gemini-(?:[3-9]|\d\d)", _GEMINI_3),
         (r"gemini|gemma", _GEMINI),

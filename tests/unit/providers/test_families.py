@@ -57,7 +57,7 @@ FACTORS = [
     ("gpt-4o", 1.0), ("gpt-5.1", 1.0), ("o3", 1.0), ("gpt-4-turbo", 1.07), ("gpt-3.5-turbo", 1.07),
     ("gpt-oss-120b", 1.0), ("gpt-6-sol", 1.0), ("kimi-k3", 1.0), ("gemini-4-neon", 1.0),
     ("claude-3-5-haiku-latest", 1.2), ("anthropic/claude-sonnet-4.5", 1.2), ("claude-opus-4-6", 1.2),
-    ("claude-opus-4-7", 1.4), ("claude-opus-5", 1.4), ("claude-haiku-5", 1.4),
+    ("claude-opus-4-7", 1.4), ("anthropic/claude-opus-4.8", 1.4), ("claude-opus-5", 1.4), ("claude-haiku-5", 1.4),
     ("us.anthropic.claude-sonnet-4-6-v1:0", 1.2),
     ("deepseek-chat", 1.08), ("deepseek-ai/DeepSeek-V3", 1.08), ("qwen3-max", 1.04), ("llama-3.3-70b-versatile", 1.07),
     ("meta-llama/llama-4-maverick", 0.97), ("mistral-large-latest", 1.08), ("ministral-8b", 1.08),
