@@ -68,7 +68,7 @@ class Lane(Protocol):
         ended: Nothing more of use can come from the upstream.
         failure: Set when the upstream said or did something that ends the stream.
         progress: Counts events that moved the answer on; comments and pings do not.
-        talking: A piece of content has been seen (first token).
+        talking: A piece of content has been seen (first token), though it may be held back yet.
         note: Something odd that did not spoil the answer, for the log.
     """
 

@@ -48,6 +48,11 @@ class Retold:
         self._others: dict[int, Retold] = {}  # answers, by their index
         self.touches = _TOOL_EVENTS | {Said} if None in tools.values() else _TOOL_EVENTS
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether something was said that the client is yet to hear."""
+        return bool(self._beside)
+
     def tell(self, event: AnswerEvent) -> Sequence[AnswerEvent]:
         """What the client is to hear for *event*."""
         if isinstance(event, Called):

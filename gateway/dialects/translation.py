@@ -70,7 +70,7 @@ class TranslationLane(EventLane):
 
     @property
     def talking(self) -> bool:
-        return self._lane.talking
+        return self._lane.talking or self._retold.is_holding
 
     @property
     def note(self) -> str | None:

@@ -113,10 +113,13 @@ class StreamRelay:
     async def _first(self, answer: UpstreamAnswer, lane: Lane) -> _Flow:
         if "json" in answer.headers.get("Content-Type", ""):
             raise UpstreamFailed(in_band_failure(await self.watch.until(answer.read)))
-        first = b""
+        first, progress = b"", lane.progress
         while not first and not lane.started:
             data = await self.watch.until(answer.read)
             first = lane.feed(data) if data else lane.end()
+            if lane.talking and lane.progress != progress:
+                progress = lane.progress
+                self.watch.heard()
             if not first and lane.failure is not None:
                 raise UpstreamFailed(lane.failure)
         return _Flow(answer, lane, first)

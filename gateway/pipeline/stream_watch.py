@@ -83,6 +83,10 @@ class StreamWatch(Watch):
                 return min(nearest, self._commit_s)
         return min(nearest, self.written_s + times.heartbeat_s) if self.sink.committed else nearest
 
+    def heard(self) -> None:
+        """Words came that the lane still holds: they are no silence, so more are waited for as within a stream."""
+        self.deadline_s = max(self.deadline_s, self.now_s() + self._times.idle_s)
+
     def started(self, lane: Lane) -> float:
         """The first good frame is here; monotonic seconds of it."""
         self._started = True

@@ -8,7 +8,18 @@ from dataclasses import replace
 from gateway.aio import Tasks
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Catalog, Drain, Mode, Model, OnInterrupt, Provider, Route, Signer, Strategy
+from gateway.core.catalog import (
+    Catalog,
+    DialectName,
+    Drain,
+    Mode,
+    Model,
+    OnInterrupt,
+    Provider,
+    Route,
+    Signer,
+    Strategy,
+)
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Price, Weight
@@ -54,10 +65,18 @@ async def at(second: float) -> None:
     await asyncio.sleep(second - elapsed_s())
 
 
-def route(name: str, drain: Drain | None = None, model: str = "m", signer: Signer | None = None) -> Route:
+def route(
+    name: str,
+    drain: Drain | None = None,
+    model: str = "m",
+    signer: Signer | None = None,
+    dialect: DialectName = "openai_chat",
+) -> Route:
     """A route whose provider lives at `<name>.test`."""
-    place = (name, "openai_chat", f"https://{name}.test/v1", "cloud_direct", "US", ONE)
-    return Route(Provider(*place, drain=drain, signer=signer), model, is_measured=True)
+    provider = Provider(
+        name, dialect, f"https://{name}.test/v1", "cloud_direct", "US", ONE, drain=drain, signer=signer
+    )  # fmt: skip
+    return Route(provider, model, is_measured=True)
 
 
 def call(stream: bool) -> Call:
@@ -98,6 +117,7 @@ class Scene:
         on_interrupt: OnInterrupt = "error",
         model: str = "m",
         signer: Signer | None = None,
+        dialect: DialectName = "openai_chat",
     ) -> None:
         self.upstream = ScriptedUpstream(*plays)
         self.sink = ScriptedSink()
@@ -117,7 +137,7 @@ class Scene:
             key=Key("key_1", "acme", Tier("pro")),
             started_s=START_S,
         )
-        self._routes = {name: route(name, drain, model, signer) for name in routes}
+        self._routes = {name: route(name, drain, model, signer, dialect) for name in routes}
         models = catalog(*self._routes.values(), strategy=strategy, on_interrupt=on_interrupt)
         self._stages = (*before, Choose(models))
         self._pipeline = Pipeline(self._stages, self.services, self.running)

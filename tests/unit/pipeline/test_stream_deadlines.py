@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.call import CallOptions
 from gateway.core.errors import GatewayError
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.services import Deadlines
 from gateway.pipeline.watch import Watch
-from tests.support.notation import DONE, FIN, R, T, U
+from tests.support.notation import CBD, CBS, CBX, DONE, FIN, MD, MS, MX, PING, R, T, U
 from tests.support.scripted_provider import NEVER, Play, tell
 from tests.unit.pipeline.scene import Scene, at, virtual_loop
 
 NO_HEARTBEATS = Deadlines(heartbeat_s=10_000.0)
 LAST = (FIN(), U(3, 1), DONE)
+IN_JSON = CLIENT_DIALECTS["openai_chat"].read_call(
+    b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"json_object"}}',
+    CallOptions(),
+    (),
+)
 
 
 async def test_the_first_token_deadline_before_the_commit() -> None:
@@ -50,6 +57,30 @@ async def test_events_without_a_token_do_not_move_the_first_token_deadline() -> 
     assert scene.heard == [
         (20.0, "200"), (20.0, "ping"), (60.0, "error upstream_timeout"), (60.0, "[DONE]"), (60.0, "end")
     ]  # fmt: skip
+
+
+async def test_words_held_back_are_a_first_token() -> None:
+    """While words come that wait for a tool's call they are waited for, silence among them as long as any."""
+    words = (CBD(0, "No"), 50.0, CBD(0, ", "), 50.0, CBD(0, "no."))
+    play = tell(MS(3), CBS(0), *words, 89.0, CBX(0), MD("end_turn", 3), MX)
+    scene = Scene(play, dialect="anthropic_messages", deadlines=NO_HEARTBEATS)
+    scene.exchange.call = IN_JSON
+
+    outcome = await scene.end()
+
+    assert scene.heard[:2] == [(20.0, "200"), (20.0, "ping")]
+    assert (outcome, scene.receipt.total_ms, scene.receipt.usage.completion_tokens) == ("completed", 189_000.0, 3)
+
+
+async def test_silence_behind_words_held_back_ends() -> None:
+    """Pings do not move the answer on."""
+    play = tell(MS(3), CBS(0), CBD(0, "No"), 50.0, CBD(0, ", "), *(60.0, PING) * 3)
+    scene = Scene(play, dialect="anthropic_messages", deadlines=NO_HEARTBEATS)
+    scene.exchange.call = IN_JSON
+
+    outcome = await scene.end()
+
+    assert (outcome, scene.receipt.total_ms) == ("interrupted", 140_000.0)
 
 
 async def test_the_commit_comes_with_the_first_token() -> None:
