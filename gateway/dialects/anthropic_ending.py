@@ -88,6 +88,8 @@ class Ending:
         if reason is None:
             self._remark("unknown_stop_reason")
             return Finished("stop", said=word[:MAX_WORD_CHARS])
+        if reason == "stop" and calls:  # of servers that speak this dialect not all tell of calls by their last word
+            reason = "tool_calls"
         return Finished(reason, self._stop_sequence if reason == "stop_sequence" else None)
 
     def _reasoning(self, completion_tokens: int) -> int | None:

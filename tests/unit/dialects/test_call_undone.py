@@ -279,6 +279,7 @@ def test_the_arguments_are_the_answer() -> None:
     ("blocks", "stop", "expected"),
     [
         pytest.param([CBX(0)], "tool_use", Told(text="{}", reason="stop"), id="empty"),
+        pytest.param([CBX(0)], "end_turn", Told(text="{}", reason="stop"), id="empty, and no word of a call"),
         pytest.param([CBJ(0, '{"a"')], "max_tokens", Told(text='{"a"', reason="length"), id="cut"),
         pytest.param(
             [CBJ(0, "{}"), CBX(0), CBS(1, "tool_use", name="give_answer"), CBJ(1, "{}"), CBX(1)],
@@ -307,6 +308,15 @@ def test_a_call_instead_of_an_answer() -> None:
     out = told(answered(*blocks, tools=[FUNCTION]))
 
     assert (out.calls, out.reason) == ({0: ["toolu_7", "now", '{"b":1}']}, "tool_calls")
+
+
+def test_a_call_that_the_last_word_does_not_tell_of() -> None:
+    """A client that goes by the finish reason makes the call too."""
+    _, way, _ = to_anthropic(tools=[FUNCTION])
+
+    out = told(heard(way, MS(5), CBS(0, "tool_use", name="now"), CBX(0), MD("end_turn", 3), MX))
+
+    assert (len(out.calls), out.reason) == (1, "tool_calls")
 
 
 def test_a_whole_answer() -> None:
