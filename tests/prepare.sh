@@ -12,6 +12,7 @@ if [ "${1:-}" != nginx ]; then
     need node nodejs
     need npm npm
     need runuser util-linux
+    need redis-server redis-server
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 fi
 if [ -n "$missing" ]; then

@@ -28,6 +28,7 @@ from tests.support.scripted_provider import EOF, JSON, NEVER, Play, fail, status
 from tests.support.virtual_time import START_S
 from tests.unit.pipeline.plays import RESET
 from tests.unit.pipeline.scene import MODES, ONE, Scene, at, virtual_loop
+from tests.unit.receipts import receipt
 
 COUNTED = Play((b'{"input_tokens":14,"context_management":{"original_input_tokens":20}}', EOF), headers=JSON)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Hello there"}],"tools":[]}'
@@ -287,7 +288,7 @@ async def test_counts_have_limits_of_their_own() -> None:
 
     with pytest.raises(GatewayError) as caught:
         await admit.admit(held[32])
-    admit.settle(held[0], None)  # type: ignore[arg-type]  # a receipt is not looked at
+    admit.settle(held[0], receipt())
 
     assert (caught.value.kind.code, caught.value.message[-3:]) == ("inflight_cap", "32.")
     assert await admit.admit(held[32]) is None

@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from gateway.core.accounts import Key, Tier
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
-from gateway.core.ports import Admitted, Refused
+from gateway.core.ports import Admitted, Order, Refused, Spent
 from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
 from gateway.storage.open import open_stores
 from tests.unit.receipts import receipt
@@ -72,50 +72,49 @@ async def test_empty_secret_is_refused_at_load() -> None:
 async def test_rpm_is_counted_down_and_refused(clock: Clock) -> None:
     """The answer tells what is left, and a refusal when the minute ends."""
     counters, mine = MemoryCounters(clock), key(rpm=2)
-    first = await counters.admit(mine, "r1")
+    first = await counters.admit(Order(mine, "r1"))
     clock.now_s += 15
-    second, third = await counters.admit(mine, "r2"), await counters.admit(mine, "r3")
+    second, third = await counters.admit(Order(mine, "r2")), await counters.admit(Order(mine, "r3"))
     clock.now_s += 45
-    fourth = await counters.admit(mine, "r4")
+    fourth = await counters.admit(Order(mine, "r4"))
 
     assert [first, second, third, fourth] == [
-        Admitted(Limits(2, 1)),
-        Admitted(Limits(2, 0)),
+        Admitted(Limits(2, 1), 1000.0),
+        Admitted(Limits(2, 0), 1015.0),
         Refused(RATE_LIMIT_EXCEEDED, 45.0, Limits(2, 0)),
-        Admitted(Limits(2, 1)),
+        Admitted(Limits(2, 1), 1060.0),
     ]
 
 
 async def test_inflight_refusal_spends_nothing(clock: Clock) -> None:
     """A request refused for too many at once leaves the minute as it was."""
     counters, mine = MemoryCounters(clock), key(rpm=5, inflight=1)
-    await counters.admit(mine, "r1")
-    refused = await counters.admit(mine, "r2")
-    counters.release(mine, "r1")
-    admitted = await counters.admit(mine, "r2")
+    await counters.admit(Order(mine, "r1"))
+    refused = await counters.admit(Order(mine, "r2"))
+    counters.settle("r1", Spent())
+    admitted = await counters.admit(Order(mine, "r2"))
 
-    assert [refused, admitted] == [Refused(INFLIGHT_CAP, 1.0, Limits(5, 4)), Admitted(Limits(5, 3))]
+    assert [refused, admitted] == [Refused(INFLIGHT_CAP, 1.0, Limits(5, 4)), Admitted(Limits(5, 3), 1000.0)]
 
 
 async def test_no_limits(clock: Clock) -> None:
     """A tier without limits admits all and says so by leaving the numbers out."""
     counters = MemoryCounters(clock)
 
-    verdicts = {await counters.admit(key(), f"r{number}") for number in range(500)}
+    verdicts = {await counters.admit(Order(key(), f"r{number}")) for number in range(500)}
 
-    assert verdicts == {Admitted(Limits(None, None))}
+    assert verdicts == {Admitted(Limits(None, None), 1000.0)}
 
 
 async def test_release_is_idempotent(clock: Clock) -> None:
     """A second release, or one of a request that never was, frees nobody else's place."""
     counters, mine = MemoryCounters(clock), key(inflight=2)
-    await counters.admit(mine, "r1")
-    await counters.admit(mine, "r2")
+    await counters.admit(Order(mine, "r1"))
+    await counters.admit(Order(mine, "r2"))
     for request_id in ("r1", "r1", "never", "r1"):
-        counters.release(mine, request_id)
-    counters.release(key("stranger"), "r2")
+        counters.settle(request_id, Spent())
 
-    verdicts = [type(await counters.admit(mine, request_id)) for request_id in ("r3", "r4")]
+    verdicts = [type(await counters.admit(Order(mine, request_id))) for request_id in ("r3", "r4")]
 
     assert verdicts == [Admitted, Refused]
 
@@ -123,17 +122,17 @@ async def test_release_is_idempotent(clock: Clock) -> None:
 async def test_request_id_in_use_is_an_error(clock: Clock) -> None:
     """Two running requests must not share one place."""
     counters = MemoryCounters(clock)
-    await counters.admit(key(), "r1")
+    await counters.admit(Order(key(), "r1"))
 
     with pytest.raises(ValueError, match="already"):
-        await counters.admit(key(), "r1")
+        await counters.admit(Order(key(), "r1"))
 
 
 async def test_each_of_several_workers_enforces_its_part(clock: Clock) -> None:
     """With four workers each admits a quarter of the limit, rounded up."""
     counters, mine = MemoryCounters(clock, share=4), key(rpm=10)
 
-    admitted = [isinstance(await counters.admit(mine, f"r{number}"), Admitted) for number in range(5)]
+    admitted = [isinstance(await counters.admit(Order(mine, f"r{number}")), Admitted) for number in range(5)]
 
     assert admitted == [True, True, True, False, False]
 
@@ -144,8 +143,8 @@ async def test_memory_is_bounded_by_the_last_minute(clock: Clock) -> None:
     for number in range(2000):
         clock.now_s += 1
         mine = key(f"k{number}", rpm=1)
-        await counters.admit(mine, "r")
-        counters.release(mine, "r")
+        await counters.admit(Order(mine, "r"))
+        counters.settle("r", Spent())
 
     assert len(counters) == 60
 
@@ -174,7 +173,7 @@ class Interleavings(RuleBasedStateMachine):
     def admit(self, mine: Key) -> tuple[Key, str]:
         self.number += 1
         request_id = f"r{self.number}"
-        verdict = asyncio.run(self.counters.admit(mine, request_id))
+        verdict = asyncio.run(self.counters.admit(Order(mine, request_id)))
         if isinstance(verdict, Admitted):
             self.running[mine.id].add(request_id)
             self.admitted_s[mine.id].append(self.clock.now_s)
@@ -184,7 +183,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(request=consumes(held))
     def release(self, request: tuple[Key, str]) -> None:
-        self.counters.release(*request)
+        self.counters.settle(request[1], Spent())
         self.running[request[0].id].discard(request[1])
 
     @rule(request=held)
@@ -207,11 +206,11 @@ class Interleavings(RuleBasedStateMachine):
     def teardown(self) -> None:
         for mine in self.KEYS:
             for request_id in list(self.running[mine.id]):
-                self.counters.release(mine, request_id)
+                self.counters.settle(request_id, Spent())
         self.clock.now_s += 61
         last = key("last")
-        asyncio.run(self.counters.admit(last, "last"))
-        self.counters.release(last, "last")
+        asyncio.run(self.counters.admit(Order(last, "last")))
+        self.counters.settle("last", Spent())
         assert len(self.counters) == 0
 
 
@@ -235,8 +234,8 @@ async def test_open_stores(clock: Clock) -> None:
     mine = await stores.keys.find("secret")
 
     assert mine == key(rpm=4)
-    assert [await stores.counters.admit(mine, "r1"), await stores.counters.admit(mine, "r2")] == [
-        Admitted(Limits(4, 0)),
+    assert [await stores.counters.admit(Order(mine, "r1")), await stores.counters.admit(Order(mine, "r2"))] == [
+        Admitted(Limits(4, 0), 1000.0),
         Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0)),
     ]
     assert stores.ledger.receipts == (receipt(),)
