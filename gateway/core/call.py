@@ -41,6 +41,7 @@ class Call(Struct, frozen=True):
         inlined: The member `messages` of a call with pictures by URL, with the pictures themselves in their places, for
             providers that do not fetch them; see `Provider.fetches_images`.
         held: What was taken out of `fields` and `inlined`, and has to be put back into what is sent.
+        metadata: The caller's own words on the call, for its trace: OpenAI's member of the name, cleaned.
     """
 
     dialect: ClientDialectName
@@ -53,6 +54,7 @@ class Call(Struct, frozen=True):
     inlined: Raw | None = None
     held: Held | None = None
     task: Task = "answer"
+    metadata: Mapping[str, str] = {}
 
 
 def tool_members(call: Call) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ class Exchange(Struct):
         price: That of the moment of admission.
         granted_nano_usd: What the call may cost at most, where its reservation is smaller than its worst case.
         admitted_s: Epoch second of admission, by the clock of the counters.
+        response_id: What the client knows the answer by, as far as one has begun.
     """
 
     request_id: str
@@ -114,3 +115,4 @@ class Exchange(Struct):
     price: Price | None = None
     granted_nano_usd: int | None = None
     admitted_s: float | None = None
+    response_id: str | None = None

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from gateway.core.call import Params
-from gateway.core.catalog import Mode, OnCancel, Provider
+from gateway.core.catalog import Mode, OnCancel, Provider, Route
 from gateway.core.exchange import Attempt, AttemptResult, Exchange, Outcome, Source
 from gateway.core.money import Weight, charged, format_nano, weigh, weigh_parts
 from gateway.core.usage import NO_USAGE, Basis, Usage
@@ -33,7 +33,10 @@ class Receipt(Struct, frozen=True, gc=False):
         cancel_ms: How long the provider was kept after the client had left, where it was to be left.
         parts: Of a stream that a second provider continued, what each has counted, as (provider, model, usage); empty
             for any other. `usage` is the caller's whole: its own prompt once, and the answer of both.
-        user: Who the caller says it acts for. Like `session_id` and `agent_id` of its own choice, cleaned and bounded.
+        user: Who the caller says it acts for. Like `session_id`, `agent_id` and `metadata` of its own choice, cleaned
+            and bounded.
+        response_id: What the client knows the answer by: the provider's name for it, or ours where it was translated.
+        started_ms: When the request came, by the wall clock, in milliseconds of the epoch.
     """
 
     request_id: str
@@ -71,6 +74,10 @@ class Receipt(Struct, frozen=True, gc=False):
     on_cancel: OnCancel | None = None
     parts: tuple[tuple[str, str, Usage], ...] = ()
     source: Source | None = None
+    stream: bool = False
+    response_id: str | None = None
+    metadata: Mapping[str, str] = {}
+    started_ms: int = 0
 
     @property
     def cost_usd(self) -> str:
@@ -226,17 +233,12 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
     if outcome in ("rejected", "failed"):
         usage, basis = NO_USAGE, "none"
     parts = [tried for tried in exchange.attempts if tried.usage is not None]
+    started_epoch_s = epoch_s - (now_s - exchange.started_s)
     weighted = cost = 0
     free = outcome == "interrupted" and (usage.completion_tokens == 0 or not tariff.bill_interrupted)
     if route is not None and model is not None and not free:
-        mode: Mode = "provider_cache" if usage.cached_tokens else "realtime"
-        weights = model.weight, tariff.modes[mode]
-        if parts:
-            weighted = _weigh_parts(parts, usage, weights)
-        else:
-            weighted = weigh(usage.total_tokens, route.provider.weight, *weights)
-        price = exchange.price or model.price_at(epoch_s - (now_s - exchange.started_s))
-        cost = charged(price.cost(usage))
+        weighted = _weighted(route, usage, parts, (model.weight, tariff.modes[_mode(usage)]))
+        cost = charged((exchange.price or model.price_at(started_epoch_s)).cost(usage))
     provider = route.provider if route else None
     return Receipt(
         request_id=exchange.request_id,
@@ -274,7 +276,21 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         on_cancel=exchange.on_cancel or ("abort" if outcome == "cancelled" and exchange.attempts else None),
         parts=tuple([(one.route.provider.name, one.route.model, one.usage) for one in parts if one.usage is not None]),
         source=exchange.source,
+        stream=call.stream,
+        response_id=exchange.response_id,
+        metadata=call.metadata,
+        started_ms=int(started_epoch_s * 1000),
     )
+
+
+def _mode(usage: Usage) -> Mode:
+    return "provider_cache" if usage.cached_tokens else "realtime"
+
+
+def _weighted(route: Route, usage: Usage, parts: list[Attempt], weights: tuple[Weight, ...]) -> int:
+    if parts:
+        return _weigh_parts(parts, usage, weights)
+    return weigh(usage.total_tokens, route.provider.weight, *weights)
 
 
 def _weigh_parts(parts: list[Attempt], usage: Usage, weights: tuple[Weight, ...]) -> int:

@@ -26,7 +26,7 @@ from gateway.dialects.base import ClientDialect, Journey, fixed_path
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
-from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user
+from gateway.dialects.validate import check_metadata, read_facts, read_id, read_members, read_user
 from gateway.wire.body import replace_members
 from gateway.wire.values import decode_values
 
@@ -72,6 +72,7 @@ class AnthropicCompletion:
     def __init__(self, members: dict[str, Raw], content: list[Any], journey: Journey) -> None:
         self._members = members
         self._journey = journey
+        self.response_id = read_id(decode_values(members["id"])) if "id" in members else None
         self._reader = UsageReader()
         usage = members.get("usage")
         self._reader.take(decode_values(usage) if usage is not None else None)

@@ -14,6 +14,7 @@ from gateway.dialects.base import Journey
 from gateway.dialects.failures import ABSENT, NOTHING, in_band_failure, malformed
 from gateway.dialects.lane import PassthroughLane, read_json
 from gateway.dialects.prompt_tokens import prompt_tokens
+from gateway.dialects.validate import read_id
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
@@ -48,6 +49,11 @@ class AnthropicLane(PassthroughLane):
         self._told = False  # a message_delta has counted the answer
         self._last_delta: bytes | None = None  # payload of the held-back message_delta
         self._stop: bytes = b'{"type":"message_stop"}'
+        self._id: object = None  # of the message, as the provider sent it
+
+    @property
+    def response_id(self) -> str | None:
+        return read_id(self._id)
 
     def measure(self) -> tuple[Usage, Basis]:
         """The provider's count where it gave one, ours for the rest."""
@@ -136,6 +142,7 @@ class AnthropicLane(PassthroughLane):
         reader = self._reader
         reader.take(message.get("usage"))
         self._note_odd()
+        self._id = message.get("id")
         message["model"] = self.journey.call.slug
         if reader.odd or not reader.whole:
             prompt = 0 if reader.has_prompt else prompt_tokens(self.journey.call, self.journey.family)

@@ -70,9 +70,13 @@ class Lane(Protocol):
         progress: Counts events that moved the answer on; comments and pings do not.
         talking: A piece of content has been seen (first token), though it may be held back yet.
         note: Something odd that did not spoil the answer, for the log.
+        response_id: What the client knows the answer by, cleaned; None before it has begun.
     """
 
     note: str | None
+
+    @property
+    def response_id(self) -> str | None: ...
 
     @property
     def started(self) -> bool: ...
@@ -112,11 +116,12 @@ class Lane(Protocol):
 
 
 class Completion(Protocol):
-    """A whole JSON answer of an upstream."""
+    """A whole JSON answer of an upstream; `response_id` as in `Lane`."""
 
     usage: Usage
     basis: Basis
     note: str | None
+    response_id: str | None
 
     def render(self, receipt: Receipt) -> bytes:
         """The client's body: the upstream's, with our model name, whole usage and `_anoman`."""

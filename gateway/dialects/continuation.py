@@ -123,6 +123,10 @@ class _Over:
     def talking(self) -> bool:
         return self._lane.talking
 
+    @property
+    def response_id(self) -> str | None:
+        return self._lane.response_id
+
 
 class KeptLane(_Over):
     """The first part: what the client hears is kept, in case that it breaks."""
@@ -160,6 +164,7 @@ class Begun(Struct, frozen=True):
     seam: Seam
     usage: Usage
     basis: Basis
+    response_id: str | None
 
 
 class ContinuedLane(_Over):
@@ -186,6 +191,10 @@ class ContinuedLane(_Over):
 
     def finish(self, receipt: Receipt) -> bytes:
         return self._seam.join(self._lane.finish(receipt))
+
+    @property
+    def response_id(self) -> str | None:
+        return self._begun.response_id
 
     def parts(self) -> tuple[Usage, Usage]:
         """What each of the two providers has counted, or we for it."""

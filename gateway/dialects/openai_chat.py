@@ -26,7 +26,7 @@ from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
-from gateway.dialects.validate import check_metadata, read_facts, read_members, read_user, refuse
+from gateway.dialects.validate import Metadata, read_facts, read_id, read_members, read_metadata, read_user, refuse
 from gateway.wire.body import fits, replace_members
 from gateway.wire.values import decode_members
 
@@ -56,7 +56,7 @@ class _Facts(Struct, gc=False):
     tool_choice: str | dict[str, Raw] | None = None
     response_format: dict[str, Raw] | None = None
     user: str | None = None
-    metadata: dict[str, Raw] | None = None
+    metadata: Metadata | None = None
 
 
 _facts = msgspec.json.Decoder(_Facts)
@@ -76,7 +76,6 @@ def call_of(
     facts = read_facts(_facts, body)
     if isinstance(facts.stop, list) and len(facts.stop) > MAX_STOP:
         raise refuse("stop", f"stop may have at most {MAX_STOP} sequences.")
-    check_metadata(facts.metadata)
     return Call(
         dialect="openai_chat",
         fields=fields,
@@ -85,6 +84,7 @@ def call_of(
         options=options,
         user=read_user(facts.user),
         forward_headers=forward_headers,
+        metadata=read_metadata(facts.metadata),
     )
 
 
@@ -105,6 +105,8 @@ class OpenAICompletion:
         self._members = members
         self._choices: list[Any] = root["choices"]
         self._journey = journey
+        self._own_id = f"chatcmpl-{journey.request_id}"  # for a provider that gives none
+        self.response_id = read_id(root.get("id", self._own_id))
         self._reader = UsageReader()
         if usage := root.get("usage"):
             self._reader.take_value(usage)
@@ -128,7 +130,7 @@ class OpenAICompletion:
             "usage": usage_object(receipt.usage, self._reader.raw),
         }
         if "id" not in members:
-            changes["id"] = f"chatcmpl-{journey.request_id}"
+            changes["id"] = self._own_id
         if "object" not in members:
             changes["object"] = "chat.completion"
         if "created" not in members:

@@ -34,6 +34,7 @@ from gateway.dialects.openai_chunk import (
 from gateway.dialects.openai_indices import ToolIndices
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt_tokens import prompt_tokens
+from gateway.dialects.validate import read_id
 from gateway.wire.ascii import ascii_json
 from gateway.wire.body import replace_members
 from gateway.wire.sse import Event, frame
@@ -77,6 +78,10 @@ class OpenAIChatLane(PassthroughLane):
         self._indices = ToolIndices()
         self._silent: dict[Place, bool] = {}  # tool calls: whether no argument text has come so far
         self._unfilled: set[Place] = set()  # tool calls that the held-back chunk opens, without arguments
+
+    @property
+    def response_id(self) -> str | None:
+        return read_id(self._id)
 
     def measure(self) -> tuple[Usage, Basis]:
         """The provider's count where it gave one, ours for the rest."""

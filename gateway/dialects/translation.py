@@ -80,6 +80,10 @@ class TranslationLane(EventLane):
     def note(self, note: str | None) -> None:
         self._note = note
 
+    @property
+    def response_id(self) -> str | None:
+        return self._lane.response_id
+
     def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """The error frame of the client's dialect and its end."""
         return self._lane.fail(failure, receipt)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.wire.body import BadBody, BodyLimits, parse_object
@@ -15,8 +16,12 @@ from gateway.wire.headers import MAX_ID_CHARS, clean_text
 T = TypeVar("T")
 
 LIMITS = BodyLimits()
-MAX_METADATA = 16  # members: OpenAI's API reference, `metadata`
-_PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
+# OpenAI's API reference, `metadata`: so many pairs of strings, with names and values of so many characters.
+MAX_METADATA = 16
+Metadata = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=MAX_METADATA)
+]
+_PLACE = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
 _JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _MISSING = re.compile(r"required field `([^`]+)`")
 _QUOTED = re.compile(r"`[^`]*`")
@@ -80,6 +85,18 @@ def check_metadata(metadata: Mapping[str, object] | None) -> None:
     """At most `MAX_METADATA` keys, as documented."""
     if metadata is not None and len(metadata) > MAX_METADATA:
         raise refuse("metadata", f"metadata may have at most {MAX_METADATA} keys.")
+
+
+def read_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """*metadata* fit for logs and stores."""
+    if not metadata:
+        return {}
+    return {clean_text(name, len(name)): clean_text(value, len(value)) for name, value in metadata.items()}
+
+
+def read_id(value: object) -> str | None:
+    """The name of an answer, fit for logs and stores; None when it is no text, or an empty one."""
+    return clean_text(value, MAX_ID_CHARS) or None if isinstance(value, str) else None
 
 
 def read_user(value: object) -> str | None:

@@ -164,6 +164,7 @@ class DrainedBody(Drained):
             self.body = Body(answer)
         completion = read_completion(await self.body.read(), self.journey)
         self._counted = completion.usage, completion.basis
+        self._exchange.response_id = completion.response_id
         return "drain:end"
 
     def _measure(self) -> None:

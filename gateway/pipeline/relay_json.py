@@ -55,6 +55,7 @@ class JsonRelay:
         now_s = self._services.clock.monotonic_s()
         exchange.committed_s = exchange.first_token_s = now_s
         exchange.usage, exchange.basis = completion.usage, completion.basis
+        exchange.response_id = completion.response_id
         exchange.note = completion.note or exchange.note  # a stage may have left one
         exchange.status = 200
         receipt = self._settlement.settle("completed")

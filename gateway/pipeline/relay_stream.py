@@ -159,17 +159,17 @@ class StreamRelay:
         if rest is None:
             return failure
         first, route, params = exchange.attempts[-1], exchange.route, exchange.params
-        measured = broken.lane.measure()
+        begun = Begun(rest.seam, *broken.lane.measure(), broken.lane.response_id)
         self._opening = Opening(exchange, watch, rest)
         watch.await_rest()
         try:
-            flow = await self._opening.run(partial(self._accept, begun=Begun(rest.seam, *measured)))
+            flow = await self._opening.run(partial(self._accept, begun=begun))
         except BaseException as exc:  # nothing of what the client has is the other's
             exchange.route, exchange.params = route, params
             if isinstance(exc, UpstreamFailed | GatewayError):
                 return SHUTDOWN if isinstance(exc, UpstreamFailed) and exc.failure is SHUTDOWN else failure
             raise
-        first.usage = measured[0]
+        first.usage = begun.usage
         watch.attempt = exchange.attempts[-1]
         watch.started(flow.lane)
         return flow

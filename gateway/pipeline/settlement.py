@@ -13,6 +13,7 @@ from gateway.pipeline.stage import Stage
 def measure(exchange: Exchange, lane: Lane) -> None:
     """What *lane* has counted goes into the books of *exchange*."""
     exchange.usage, exchange.basis = lane.measure()
+    exchange.response_id = lane.response_id
     if isinstance(lane, ContinuedLane):
         exchange.attempts[-1].usage = lane.parts()[1]
 

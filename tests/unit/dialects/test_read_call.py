@@ -67,7 +67,9 @@ OPENAI_BAD: list[tuple[dict[str, Any], str]] = [
     ({"stop": ["a"] * 5}, "stop"), ({"stop": 7}, "stop"), ({"stop": [7]}, "stop"), ({"seed": "x"}, "seed"),
     ({"tools": {}}, "tools"), ({"tools": ["x"]}, "tools"), ({"tool_choice": 1}, "tool_choice"),
     ({"response_format": "json"}, "response_format"), ({"user": 7}, "user"), ({"metadata": "x"}, "metadata"),
-    ({"metadata": {str(n): "v" for n in range(17)}}, "metadata"), ({"stream": "true"}, "stream"),
+    ({"metadata": {str(n): "v" for n in range(17)}}, "metadata"), ({"metadata": {"k": 7}}, "metadata"),
+    ({"metadata": {"k": None}}, "metadata"), ({"metadata": {65 * "k": "v"}}, "metadata"),
+    ({"metadata": {"k": 513 * "v"}}, "metadata"), ({"stream": "true"}, "stream"),
     ({"stream": 1}, "stream"), ({"stream_options": True}, "stream_options"),
 ]  # fmt: skip
 ANTHROPIC_GOOD: list[dict[str, Any]] = [
@@ -152,6 +154,18 @@ def test_who_the_end_user_is() -> None:
 
     assert [call.user for call in (openai, anthropic, odd)] == ["ani", "ani", None]
     assert wild.user == "a" + 255 * "b"
+
+
+def test_metadata() -> None:
+    """OpenAI's metadata is kept for the trace, cleaned; Anthropic's is the end user alone, the rest is passed on."""
+    said = {64 * "k": 512 * "v", "te\u0000am\u2028": "a\r\n\u0000b", "": ""}
+    openai = with_fields("openai_chat", metadata=said)
+    anthropic = with_fields("anthropic_messages", metadata={"user_id": "ani", "team": "x"})
+
+    assert openai.metadata == {64 * "k": 512 * "v", "team": "ab", "": ""}
+    assert json.loads(DIALECTS["openai_chat"].upstream_body(openai, ROUTE))["metadata"] == said
+    assert anthropic.metadata == {}
+    assert with_fields("openai_chat", metadata=None).metadata == with_fields("openai_chat").metadata == {}
 
 
 @pytest.mark.parametrize("dialect", NAMES)

@@ -59,6 +59,7 @@ async def test_read_to_its_end(play: Play, stream: bool, usage: Usage) -> None:
     assert (receipt.usage, receipt.usage_basis, receipt.note) == (usage, "provider_final", "drain:end")
     assert (scene.attempts, receipt.cancel_ms) == ([("a", "cancelled")], None)
     assert receipt.cost_nano_usd == usage.total_tokens * 10**3
+    assert receipt.response_id == "c1"
 
 
 async def test_the_client_hears_nothing_more() -> None:

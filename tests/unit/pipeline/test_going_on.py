@@ -18,6 +18,7 @@ from tests.unit.pipeline.scene import Scene, at
 
 BROKEN = tell(R(), T("Hi"), 1.0, RESET)
 REST = tell(R(), T(" there"), FIN(), U(5, 7), DONE)
+OTHER = tell(*(chunk({"content": " there"}, id="c2"), chunk({}, finish="stop", id="c2"), U(5, 7), DONE))
 OBJECTED = Failure("upstream_error", "status_400", INVALID_REQUEST, retryable=False)
 
 
@@ -28,7 +29,7 @@ def continued(*plays: Play, **more: Any) -> Scene:
 
 async def test_the_books() -> None:
     """One receipt: the caller's prompt once and the text of both, each part as it was counted, the first one failed."""
-    scene = continued(BROKEN, REST)
+    scene = continued(BROKEN, OTHER)
 
     outcome = await scene.end()
 
@@ -39,6 +40,7 @@ async def test_the_books() -> None:
     assert scene.receipt.usage == Usage(first.prompt_tokens, 8)
     assert (scene.receipt.usage_basis, scene.receipt.failure_class) == ("estimated", None)
     assert scene.receipt.weighted_tokens == scene.receipt.usage.total_tokens
+    assert scene.receipt.response_id == "c1"  # the first's, as the client was told
     assert scene.breaker("a").state(0) == "closed"
 
 
