@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.redis import Redis, server
 
+
 @pytest.fixture
 def mine() -> Iterator[Redis]:
     with server() as running:
