@@ -17,16 +17,20 @@ from gateway.aio import Tasks
 from gateway.core.catalog import Catalog, Route
 from gateway.core.errors import SHUTDOWN, Failure
 from gateway.core.exchange import Exchange
+from gateway.core.ports import StoreUnavailable
 from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
+from gateway.http.admin.desk import AdminDesk
+from gateway.http.admin.routes import AdminTable
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
 from gateway.http.playground import Playground
 from gateway.http.server import GatewayServer, ServerLimits
 from gateway.http.turnstile import Turnstile
 from gateway.imaging.stills import ProcessStills
+from gateway.loglines import clean
 from gateway.metrics import CONTENT_TYPE as METRICS_TYPE
 from gateway.metrics import MetricsRecorder
 from gateway.pipeline.drains import Drains
@@ -44,6 +48,7 @@ from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys
 from gateway.siblings import Siblings
+from gateway.storage.database import Database
 from gateway.storage.open import open_stores
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
@@ -94,6 +99,10 @@ class RequestIds:
         return f"req_{time.time_ns() // 1_000_000:012x}{self._chance[at:end]}"
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def new_trace_id() -> str:
     """128 bits, as W3C Trace Context wants them. They only have to differ, so no system call is spent on them."""
     return f"{random.getrandbits(128):032x}"
@@ -134,7 +143,12 @@ class App:
         self._upstream = AiohttpUpstream(_upstream_limits(settings), self._tasks)
         self._fetcher = GuardedClient(dns_s=settings.upstream.dns_s)
         self._stills = ProcessStills()
-        self._stores = open_stores(build_keys(settings), clock_s=time.monotonic, workers=settings.server.workers)
+        self._stores = open_stores(
+            build_keys(settings),
+            Database(settings.storage.database_url, self._storage_changed),
+            clock_s=time.monotonic,
+            workers=settings.server.workers,
+        )
         new_request_id = RequestIds().new
         hooks = Hooks(
             new_request_id=new_request_id,
@@ -148,7 +162,10 @@ class App:
         turnstile = Turnstile(time.monotonic)
         self._siblings = siblings
         self._playground = Playground(self._tasks, siblings)
-        self._handler = GatewayHandler(self._site(settings), self._stores.keys, hooks, turnstile, self._playground)
+        desk = AdminDesk(AdminTable(()), self._stores.keys, _now_ms)
+        self._handler = GatewayHandler(
+            self._site(settings), self._stores.keys, hooks, turnstile, playground=self._playground, desk=desk
+        )
         self._server = GatewayServer(
             self._handler,
             _server_limits(settings),
@@ -250,7 +267,8 @@ class App:
     async def _close(self) -> None:
         self._siblings.close()
         await self._server.shutdown(FORCE_S)
-        for close in (self._fetcher.close, self._upstream.close):  # the one that may hang for longer comes last
+        # Those that may hang for longer come last.
+        for close in (self._fetcher.close, self._stores.database.close, self._upstream.close):
             try:
                 async with asyncio.timeout(FORCE_S):
                     await close()
@@ -298,6 +316,12 @@ class App:
             loads=self._loads,
             drains=self._drains,
         )
+
+    def _storage_changed(self, outage: StoreUnavailable | None) -> None:
+        if outage is None:
+            self._telemetry.log.info(events.STORAGE_FOUND)
+        else:
+            self._telemetry.log.error(events.STORAGE_LOST, reason=clean(str(outage)))
 
     def _route_changed(self, route_id: str, state: State) -> None:
         if state == "open":

@@ -130,6 +130,10 @@ MEANINGS: Mapping[str, str] = {
     "invalid_api_key": "No key was sent, or one that the gateway does not know.",
     "residency_denied": "The model has no route within the key's `region_preference` or its own `residency`; nothing "
     "was sent to any provider ([routing.md](routing.md)).",
+    "right_denied": "The admin key lacks the right that the route or the change needs ([admin.md](admin.md)).",
+    "conflict": "What is to be made exists already, or was changed meanwhile ([admin.md](admin.md)).",
+    "storage_unavailable": "The database does not answer, and nothing that is remembered can stand in for it: the key "
+    "is one that this process has not seen, or the request is about the records themselves.",
     "not_found": "The path is none of the gateway's; the message names those that serve models. Or there is no such "
     "panel of the [playground](playground.md) to cancel.",
     "method_not_allowed": "The path exists, but takes another method.",

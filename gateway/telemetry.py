@@ -70,6 +70,10 @@ ROUTE_OPENED = _event(
     "A route failed too often; its breaker keeps calls away for a while. `#count` behind it: counts of tokens alone.",
 )
 ROUTE_CLOSED = _event("route.closed", "info", "A probe succeeded; the route is in use again.")
+STORAGE_LOST = _event(
+    "storage.lost", "error", "The database does not answer; known keys go on, and what is to be written waits."
+)
+STORAGE_FOUND = _event("storage.found", "info", "The database answers again.")
 SERVER_STARTED = _event("server.started", "info", "The process listens.")
 SERVER_DRAINING = _event("server.draining", "info", "The process takes no new requests and lets the running ones end.")
 SERVER_STOPPED = _event("server.stopped", "info", "Everything is settled; the process exits.")

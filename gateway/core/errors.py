@@ -66,6 +66,11 @@ RESIDENCY_DENIED = ErrorKind(
     "residency_denied", 403, "invalid_request_error", "permission_error",
     "No provider of this model computes where this key's calls have to stay.", retry="never",
 )
+RIGHT_DENIED = ErrorKind(
+    "right_denied", 403, "invalid_request_error", "permission_error",
+    "This admin key may not do that.", retry="never",
+)
+CONFLICT = _bad_request("conflict", "There is one of that name already.", status=409)
 RATE_LIMIT_EXCEEDED = ErrorKind(
     "rate_limit_exceeded", 429, "requests", "rate_limit_error",
     "Too many requests this minute for this key.", retry_after_s=1,
@@ -83,6 +88,10 @@ PROVIDER_REFUSES = replace(PROVIDER_UNAVAILABLE, retry="never")
 OVERLOADED = ErrorKind(
     "overloaded", 503, "server_error", "overloaded_error",
     "The gateway is at its limit.", retry_after_s=1,
+)
+STORAGE_UNAVAILABLE = ErrorKind(
+    "storage_unavailable", 503, "server_error", "api_error",
+    "The gateway's records cannot be reached now.", retry_after_s=2,
 )
 SHUTTING_DOWN = ErrorKind(
     "shutting_down", 503, "server_error", "api_error",
@@ -112,8 +121,10 @@ ERRORS: tuple[ErrorKind, ...] = (
     INVALID_HOST,
     INVALID_API_KEY,
     RESIDENCY_DENIED,
+    RIGHT_DENIED,
     NOT_FOUND,
     METHOD_NOT_ALLOWED,
+    CONFLICT,
     REQUEST_TIMEOUT,
     REQUEST_TOO_LARGE,
     UNSUPPORTED_ENCODING,
@@ -124,6 +135,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     INTERNAL_ERROR,
     PROVIDER_UNAVAILABLE,
     OVERLOADED,
+    STORAGE_UNAVAILABLE,
     SHUTTING_DOWN,
     PROVIDER_TIMEOUT,
     GATEWAY_TIMEOUT,

@@ -10,8 +10,9 @@ from typing import Literal
 from gateway.core.catalog import ClientDialectName
 from gateway.core.exchange import Source
 from gateway.dialects.registry import CLIENT_DIALECTS
+from gateway.http.admin.routes import PREFIX
 
-Kind = Literal["completion", "count", "playground", "panel", "models", "health", "ready", "metrics", "hello"]
+Kind = Literal["completion", "count", "playground", "panel", "models", "health", "ready", "metrics", "hello", "admin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "/anthropic/api/hello": Endpoint("hello", "hello"),
 }
 
+ADMIN = Endpoint("admin", "admin", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))  # a table of its own knows more
+
 # Those that a caller who lost its way may have meant, for the 404.
 _OFFERED: frozenset[Kind] = frozenset({"completion", "count", "playground", "models"})
 SUPPORTED = ", ".join(f"{row.methods[0]} {path}" for path, row in ENDPOINTS.items() if row.kind in _OFFERED)
@@ -60,4 +63,6 @@ def find(path: str) -> Endpoint | None:
         return ENDPOINTS["/v1/models"]
     if endpoint is None and _PANEL.fullmatch(path):
         return ENDPOINTS[PANEL]
+    if endpoint is None and path.startswith(PREFIX):
+        return ADMIN
     return endpoint

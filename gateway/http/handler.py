@@ -19,14 +19,16 @@ from gateway.core.errors import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     SHUTTING_DOWN,
+    STORAGE_UNAVAILABLE,
     GatewayError,
 )
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.held import Held, mark_of
-from gateway.core.ports import Keys, Sink
+from gateway.core.ports import Keys, Sink, StoreUnavailable
 from gateway.dialects.base import ClientDialect
 from gateway.dialects.openai_panels import PanelCall, read_run
 from gateway.dialects.registry import CLIENT_DIALECTS
+from gateway.http.admin.desk import AdminDesk
 from gateway.http.answer_headers import Headers, limit_headers
 from gateway.http.answers import JsonAnswer
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
@@ -91,13 +93,16 @@ class Hooks:
 class GatewayHandler:
     """Answers every request whose head could be read. `active` counts those under way."""
 
-    def __init__(self, site: Site, keys: Keys, hooks: Hooks, turnstile: Turnstile, playground: Playground) -> None:
+    def __init__(
+        self, site: Site, keys: Keys, hooks: Hooks, turnstile: Turnstile, *, playground: Playground, desk: AdminDesk
+    ) -> None:
         self.site = site
         self.active = 0
         self.draining = False
         self._keys = keys
         self._hooks = hooks
         self._playground = playground
+        self._desk = desk
         self._idle = asyncio.Event()
         self._idle.set()
         self._uploads: set[asyncio.Task[object]] = set()
@@ -113,10 +118,14 @@ class GatewayHandler:
             endpoint = self._endpoint(path, request.method)
             if endpoint.dialect is not None:
                 return await self._complete(request, endpoint, secret, request_id)
+            if endpoint.kind == "admin":
+                return await self._desk.answer(request, secret, request_id, partial(self._read_small, request))
             return await self._serve(endpoint, path, secret, request_id)
         except GatewayError as error:
             self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id)
-            return error_response(path, error, request_id, _allowed(path) if error.kind is METHOD_NOT_ALLOWED else ())
+            return error_response(
+                path, error, request_id, self._allowed(path) if error.kind is METHOD_NOT_ALLOWED else ()
+            )
         except Exception:
             request[REQUEST_ID] = request_id
             raise
@@ -145,8 +154,11 @@ class GatewayHandler:
         return endpoint
 
     async def _authenticate(self, secret: str | None) -> Key:
-        key = await self._keys.find(secret) if secret is not None else None
-        if key is None:
+        try:
+            key = await self._keys.find(secret) if secret is not None else None
+        except StoreUnavailable as exc:
+            raise GatewayError(STORAGE_UNAVAILABLE) from exc
+        if key is None or "inference" not in key.rights:
             raise GatewayError(INVALID_API_KEY)
         return key
 
@@ -160,7 +172,7 @@ class GatewayHandler:
             request.protocol.close()
             raise GatewayError(SHUTTING_DOWN)
         key = await self._authenticate(secret)
-        body = await self._read_body(request, site)
+        body = await self._read_body(request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes)
         held = None
         if len(body) >= MIN_PAYLOAD_BYTES:  # shorter ones, which are nearly all, hold nothing that is that long
             body, held = await set_aside(body, mark_of(request_id))
@@ -212,11 +224,12 @@ class GatewayHandler:
             return error_response(route_path(request), answer, lead.request_id, limit_headers(limits))
         return answer
 
-    async def _read_body(self, request: web.BaseRequest, site: Site) -> bytes:
+    async def _read_small(self, request: web.BaseRequest, max_bytes: int) -> bytes:
+        return await self._read_body(request, small_bytes=max_bytes, large_bytes=max_bytes)
+
+    async def _read_body(self, request: web.BaseRequest, *, small_bytes: int, large_bytes: int) -> bytes:
         """The body; raises GatewayError, also when `refuse_uploads` ends the wait for it."""
-        reading = read_body(
-            request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes, body_s=site.body_s
-        )
+        reading = read_body(request, small_bytes=small_bytes, large_bytes=large_bytes, body_s=self.site.body_s)
         if request.content.is_eof():
             return await reading  # it is here already
         task = asyncio.current_task()
@@ -243,6 +256,13 @@ class GatewayHandler:
             if exchange.call.stream:
                 hooks.stream_closed()
 
+    def _allowed(self, path: str) -> Headers:
+        endpoint = find(path)
+        if endpoint is None:
+            return ()
+        methods = self._desk.table.allowed(path) if endpoint.kind == "admin" else endpoint.methods
+        return (("Allow", ", ".join(methods)),)
+
     async def _serve(self, endpoint: Endpoint, path: str, secret: str | None, request_id: str) -> web.StreamResponse:
         """Everything that is no completion: small, and not counted."""
         ids = (("x-request-id", request_id), ("request-id", request_id))
@@ -265,11 +285,6 @@ def _json(body: bytes, status: int, headers: Headers) -> web.Response:
     for name, value in headers:
         response.headers[name] = value
     return response
-
-
-def _allowed(path: str) -> Headers:
-    endpoint = find(path)
-    return (("Allow", ", ".join(endpoint.methods)),) if endpoint is not None else ()
 
 
 def _reader(spoken: ClientDialect, endpoint: Endpoint) -> Callable[[bytes, CallOptions, Headers], Asked]:

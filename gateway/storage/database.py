@@ -1,14 +1,42 @@
-"""From the database URL of the settings to SQLAlchemy's asynchronous engine."""
+"""The database of the settings: SQLAlchemy's engine, and the two ways in that everything else takes."""
 
 from __future__ import annotations
 
-from sqlalchemy import URL, make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+import asyncpg
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from gateway.aio import Tasks
+from gateway.core.ports import StoreUnavailable
+
+T = TypeVar("T")
+Step = Callable[[AsyncConnection], Awaitable[T]]
 
 DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgres": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg"}
-# To connect, or (SQLite) for another writer to finish. A database in reach answers in milliseconds; asyncpg's own
-# minute is longer than a platform waits for a release to say something.
+# To connect, or (SQLite) for another writer to finish, where nobody waits for an answer. A database in reach answers in
+# milliseconds; asyncpg's own minute is longer than a platform waits for a release to say something.
 CONNECT_S = 10.0
+# Reliability D4: by default asyncpg waits a minute for a connection, and for ever for a statement.
+SERVING_CONNECT_S = 2.0
+STATEMENT_S = 5.0
+POOL_SIZE = 5
+# Of one step as a whole: its place in the pool, a connection and a statement that each just make it.
+STEP_S = 2 * SERVING_CONNECT_S + STATEMENT_S
+DRAIN_S = 1.0  # for what is under way when the process ends; a transaction takes milliseconds
+_WRITES = "gateway_writes"
+# Of asyncpg itself come those of connecting, which SQLAlchemy does not wrap.
+_DISCONNECTED = (OSError, TimeoutError, PoolTimeout, asyncpg.PostgresError, asyncpg.InterfaceError)
+# The SQLSTATEs of a database that refuses for its own state, not for what it was asked (PostgreSQL, appendix A):
+# 08 connection, 25006 read-only, 28 who we are, 3D000 no such database, 40 rolled back, 42P01 no such table, 42703 no
+# such column, 53 resources, 55P03 lock, 57 shutting down or cancelled, 58 system.
+_OUTAGES = ("08", "25006", "28", "3D000", "40", "42P01", "42703", "53", "55P03", "57", "58")
 
 
 def async_url(text: str) -> URL:
@@ -28,6 +56,131 @@ def async_url(text: str) -> URL:
     return url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
 
 
-def open_engine(text: str) -> AsyncEngine:
-    """An engine for *text*, see `async_url`. It connects when it is first used; dispose of it."""
-    return create_async_engine(async_url(text), connect_args={"timeout": CONNECT_S})
+def open_engine(text: str, *, connect_s: float = CONNECT_S, **options: Any) -> AsyncEngine:
+    """An engine for *text*, see `async_url`. It connects when it is first used; dispose of it.
+
+    Args:
+        connect_s: To connect, or (SQLite) for another writer to finish.
+        options: Further ones of the driver's `connect`.
+    """
+    url = async_url(text)
+    pool: dict[str, Any] = {"pool_size": POOL_SIZE, "max_overflow": 0, "pool_timeout": connect_s}
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        pool = {}  # one connection for all there is, which SQLAlchemy sees to
+    engine = create_async_engine(url, connect_args={"timeout": connect_s, **options}, **pool)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Without it Python's driver begins transactions by itself, too late for what they read to hold when they write.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = ON")  # off in SQLite, for old programs' sake
+    cursor.execute("PRAGMA synchronous = FULL")  # what has been committed outlives a power cut, in WAL mode too
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # One that reads first and writes later would fail at once when another one has written in between (SQLITE_BUSY_
+    # SNAPSHOT): those that will write say so from the start, and wait for their turn.
+    is_writing = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+
+class Database:
+    """
+    The way in for everything that serves; nothing connects before the first step.
+
+    A step is a function of a connection inside one transaction, which is committed when it returns and rolled back when
+    it raises. It runs in a task of its own: a caller that is cancelled leaves, and the step ends by itself, because a
+    command that is cut short costs its connection (H24). Steps hold nothing but the transaction; on SQLite those that
+    write take turns within the process, and wait for the writers of other processes.
+
+    Args:
+        on_change: Told when the database is found not to answer, with the reason, and with None when it does again.
+    """
+
+    def __init__(self, text: str, on_change: Callable[[StoreUnavailable | None], None] = lambda outage: None) -> None:
+        options: dict[str, Any] = {}
+        if not text.startswith("sqlite"):
+            options["command_timeout"] = STATEMENT_S
+        self.engine = open_engine(text, connect_s=SERVING_CONNECT_S, **options)
+        self.dialect = self.engine.dialect.name  # sqlite or postgresql
+        self._turn = asyncio.Lock() if self.dialect == "sqlite" else None
+        # Whoever waits for a step gets what it raises; there is nobody else to tell.
+        self._tasks = Tasks(lambda name, exc: None)
+        self._on_change = on_change
+        self._is_out = False
+
+    async def read(self, step: Step[T], *, within_s: float = STEP_S) -> T:
+        """
+        What *step* gives, which writes nothing.
+
+        Raises:
+            StoreUnavailable: The database did not answer within *within_s*, refuses to for its own state, or has not
+                the tables of this version.
+        """
+        return await self._run(self._reading(step), "database.read", within_s)
+
+    async def write(self, step: Step[T], *, within_s: float = STEP_S) -> T:
+        """
+        As `read`, of one that may write. If *within_s* has passed it may still come to be committed.
+
+        Raises:
+            StoreUnavailable: As `read`.
+            IntegrityError: Of SQLAlchemy: a constraint does not hold.
+        """
+        return await self._run(self._writing(step), "database.write", within_s)
+
+    async def close(self) -> None:
+        """Let what is under way end, and close the connections."""
+        await self._tasks.drain(DRAIN_S)
+        await self.engine.dispose()
+
+    async def _run(self, work: Coroutine[Any, Any, T], name: str, within_s: float) -> T:
+        task = self._tasks.spawn(work, name=name)
+        try:
+            async with asyncio.timeout(within_s):
+                found = await asyncio.shield(task)
+        except (DBAPIError, *_DISCONNECTED) as exc:
+            if isinstance(exc, IntegrityError) or not _is_outage(exc):
+                raise
+            outage = StoreUnavailable(f"{type(exc).__name__}: {_first_line(exc)}")
+            if not self._is_out:
+                self._is_out = True
+                self._on_change(outage)
+            raise outage from exc
+        if self._is_out:
+            self._is_out = False
+            self._on_change(None)
+        return found
+
+    async def _reading(self, step: Step[T]) -> T:
+        async with self.engine.connect() as connection, connection.begin():
+            return await step(connection)
+
+    async def _writing(self, step: Step[T]) -> T:
+        async with self._turn or nullcontext(), self.engine.connect() as connection:
+            await connection.execution_options(**{_WRITES: True})
+            async with connection.begin():
+                return await step(connection)
+
+
+def _first_line(exc: BaseException) -> str:
+    """The database's own words, without the statement and its values that SQLAlchemy adds."""
+    cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+    return str(cause).partition("\n")[0]
+
+
+def _is_outage(exc: BaseException) -> bool:
+    """Whether *exc* is about the database and not about what it was asked."""
+    if not isinstance(exc, DBAPIError) or exc.connection_invalidated:
+        return True
+    code = getattr(exc.orig, "sqlstate", None)
+    if code is not None:
+        return str(code).startswith(_OUTAGES)
+    # SQLite's OperationalError is for locks, disks and missing tables; of asyncpg, what has no code is its own trouble.
+    return type(exc).__name__ in ("OperationalError", "InterfaceError", "InternalError")

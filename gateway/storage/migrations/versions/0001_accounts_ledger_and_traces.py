@@ -12,6 +12,20 @@ depends_on = None
 
 
 def upgrade() -> None:
+    _audit()
+    _bodies()
+    _dead_letters()
+    _idempotency()
+    _ledger()
+    _policies()
+    _sessions()
+    _tenants()
+    _tiers()
+    _traces()
+    _keys()
+
+
+def _audit() -> None:
     op.create_table(
         "audit",
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
@@ -24,6 +38,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_audit")),
     )
     op.create_index("ix_audit_tenant", "audit", ["tenant", "seq"], unique=False)
+
+
+def _bodies() -> None:
     op.create_table(
         "bodies",
         sa.Column("request_id", sa.Text(), nullable=False),
@@ -34,6 +51,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_bodies")),
     )
     op.create_index(op.f("ix_bodies_expires_ms"), "bodies", ["expires_ms"], unique=False)
+
+
+def _dead_letters() -> None:
     op.create_table(
         "dead_letters",
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
@@ -43,6 +63,9 @@ def upgrade() -> None:
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_dead_letters")),
     )
+
+
+def _idempotency() -> None:
     op.create_table(
         "idempotency",
         sa.Column("tenant", sa.Text(), nullable=False),
@@ -58,6 +81,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "name", name=op.f("pk_idempotency")),
     )
     op.create_index(op.f("ix_idempotency_expires_ms"), "idempotency", ["expires_ms"], unique=False)
+
+
+def _ledger() -> None:
     op.create_table(
         "ledger",
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
@@ -97,6 +123,9 @@ def upgrade() -> None:
     op.create_index("ix_ledger_recorded", "ledger", ["recorded_ms"], unique=False)
     op.create_index("ix_ledger_session_key", "ledger", ["session_key", "admitted_ms"], unique=False)
     op.create_index("ix_ledger_tenant_admitted", "ledger", ["tenant", "admitted_ms"], unique=False)
+
+
+def _policies() -> None:
     op.create_table(
         "policies",
         sa.Column("name", sa.Text(), nullable=False),
@@ -107,6 +136,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_policies")),
     )
     op.create_index(op.f("ix_policies_tenant"), "policies", ["tenant"], unique=False)
+
+
+def _sessions() -> None:
     op.create_table(
         "sessions",
         sa.Column("tenant", sa.Text(), nullable=False),
@@ -123,6 +155,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "session_id", name=op.f("pk_sessions")),
     )
     op.create_index("ix_sessions_tenant_last", "sessions", ["tenant", "last_ms"], unique=False)
+
+
+def _tenants() -> None:
     op.create_table(
         "tenants",
         sa.Column("id", sa.Text(), nullable=False),
@@ -134,6 +169,9 @@ def upgrade() -> None:
         sa.Column("disabled_ms", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tenants")),
     )
+
+
+def _tiers() -> None:
     op.create_table(
         "tiers",
         sa.Column("name", sa.Text(), nullable=False),
@@ -142,6 +180,9 @@ def upgrade() -> None:
         sa.Column("updated_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_tiers")),
     )
+
+
+def _traces() -> None:
     op.create_table(
         "traces",
         sa.Column("request_id", sa.Text(), nullable=False),
@@ -194,6 +235,9 @@ def upgrade() -> None:
     op.create_index("ix_traces_tenant_session", "traces", ["tenant", "session_id"], unique=False)
     op.create_index("ix_traces_tenant_started", "traces", ["tenant", "started_ms"], unique=False)
     op.create_index(op.f("ix_traces_trace_id"), "traces", ["trace_id"], unique=False)
+
+
+def _keys() -> None:
     op.create_table(
         "keys",
         sa.Column("id", sa.Text(), nullable=False),

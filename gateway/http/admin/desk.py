@@ -1,0 +1,141 @@
+"""Answers the requests of the admin API: the route, the key and its rights, the query, the body, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+
+from gateway.core.accounts import Key, Right
+from gateway.core.errors import (
+    INVALID_API_KEY,
+    INVALID_REQUEST,
+    NOT_FOUND,
+    RIGHT_DENIED,
+    STORAGE_UNAVAILABLE,
+    GatewayError,
+)
+from gateway.core.ports import Keys, StoreUnavailable
+from gateway.http.admin.bodies import read_fields
+from gateway.http.admin.pages import NO_PAGE, read_page
+from gateway.http.admin.routes import PARAMETERS, AdminRequest, AdminRoute, AdminTable, Reply
+from gateway.http.intake import route_path
+
+MAX_BODY_BYTES = 64 * 1024  # a policy with a thousand names of tools; everything else has some hundred bytes
+MAX_QUERY_CHARS = 4096
+MAX_PARAMETERS = 20
+_HAVE_BODIES = ("POST", "PUT", "PATCH")
+# What a key with a right of these may do as well.
+_INCLUDED: Mapping[Right, frozenset[Right]] = {
+    "inference": frozenset(),
+    "read": frozenset({"read"}),
+    "manage": frozenset({"read", "manage"}),
+    "operate": frozenset({"read", "manage", "operate"}),
+}
+
+
+class AdminDesk:
+    """
+    Args:
+        now_ms: Epoch milliseconds.
+    """
+
+    def __init__(self, table: AdminTable, keys: Keys, now_ms: Callable[[], int]) -> None:
+        self.table = table
+        self._keys = keys
+        self._now_ms = now_ms
+
+    async def answer(
+        self, request: web.BaseRequest, secret: str | None, request_id: str, read: Callable[[int], Awaitable[bytes]]
+    ) -> web.Response:
+        """
+        The answer.
+
+        Args:
+            read: Reads the body, of at most so many bytes.
+
+        Raises:
+            GatewayError: The request is refused.
+        """
+        route, params = self.table.find(route_path(request), request.method)
+        try:
+            key = await self._authenticate(secret, route)
+            query = _query(request.raw_path.partition("?")[2], route)
+            page = read_page(route.path, query) if route.paged else NO_PAGE
+            tenant = _tenant(key, query)
+            body = read_fields(await read(MAX_BODY_BYTES)) if route.method in _HAVE_BODIES else {}
+            rest = {name: value for name, value in query.items() if name not in ("tenant", "limit", "cursor")}
+            asked = AdminRequest(key, request_id, self._now_ms(), tenant, params, rest, page, body)
+            return _response(await route.handle(asked), request_id)
+        except StoreUnavailable as exc:
+            raise GatewayError(STORAGE_UNAVAILABLE) from exc
+
+    async def _authenticate(self, secret: str | None, route: AdminRoute) -> Key:
+        """
+        The key, which has the right that *route* needs.
+
+        Raises:
+            GatewayError: `invalid_api_key`, of a key of the other kind too: no word tells whether it exists.
+        """
+        key = await self._keys.find(secret) if secret is not None else None
+        if key is not None and route.open_to_inference and "inference" in key.rights:
+            return key
+        rights = key.rights - {"inference"} if key is not None else frozenset()
+        if key is None or not rights:
+            raise GatewayError(INVALID_API_KEY)
+        if not any(route.right in _INCLUDED[right] for right in rights):
+            raise GatewayError(RIGHT_DENIED, f"This route needs an admin key with the right `{route.right}`.")
+        return key
+
+
+def _query(text: str, route: AdminRoute) -> dict[str, str]:
+    """
+    The parameters of a query, each once, decoded.
+
+    Raises:
+        GatewayError: One is unknown, empty, there twice or no text, or there are too many.
+    """
+    known = {"tenant", *route.query, *(("limit", "cursor") if route.paged else ())}
+    found: dict[str, str] = {}
+    try:
+        if len(text) > MAX_QUERY_CHARS:
+            raise ValueError
+        pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape", max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise GatewayError(INVALID_REQUEST, "The query is too long.") from None
+    for name, value in pairs:
+        if name not in known:
+            said = name if name.isascii() and name.isprintable() and len(name) <= 64 else None
+            raise GatewayError(INVALID_REQUEST, f"This route takes {', '.join(sorted(known))} only.", param=said)
+        if name in found:
+            raise GatewayError(INVALID_REQUEST, "A parameter of the query is there twice.", param=name)
+        if not value or len(value) > MAX_QUERY_CHARS or PARAMETERS["text"].fullmatch(value[:256]) is None:
+            raise GatewayError(INVALID_REQUEST, "A parameter of the query is empty or no plain text.", param=name)
+        found[name] = value
+    return found
+
+
+def _tenant(key: Key, query: Mapping[str, str]) -> str | None:
+    """
+    Whose things *key* asks for; None for everybody's.
+
+    Raises:
+        GatewayError: It names another tenant, whose existence is not its business.
+    """
+    asked = query.get("tenant")
+    if "operate" in key.rights:
+        return asked
+    if asked is not None and asked != key.tenant:
+        raise GatewayError(NOT_FOUND, "There is no such tenant.")
+    return key.tenant
+
+
+def _response(reply: Reply, request_id: str) -> web.Response:
+    response = web.Response(
+        body=reply.body, status=reply.status, headers={"Content-Type": reply.content_type, "Cache-Control": "no-store"}
+    )
+    response.headers["x-request-id"] = response.headers["request-id"] = request_id
+    for name, value in reply.headers:
+        response.headers[name] = value
+    return response
