@@ -8,6 +8,8 @@ have too are theirs.
 
 from __future__ import annotations
 
+import time
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -33,6 +35,11 @@ metadata = MetaData(
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     }
 )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
 
 tiers = Table(
     "tiers",
@@ -130,6 +137,7 @@ ledger = Table(
     Index("ix_ledger_key_admitted", "key_id", "admitted_ms"),
     Index("ix_ledger_session_key", "session_key", "admitted_ms"),
     Index("ix_ledger_recorded", "recorded_ms"),
+    Index("ix_ledger_admitted", "admitted_ms"),
 )
 
 traces = Table(
@@ -178,9 +186,11 @@ traces = Table(
     Column("verdicts", JSON, nullable=True),
     Column("params", JSON, nullable=True),
     Column("body_expires_ms", BigInteger, nullable=True, index=True),
+    Column("recorded_ms", BigInteger, nullable=False, default=_now_ms, index=True),  # when the row came here
     Index("ix_traces_tenant_started", "tenant", "started_ms"),
     Index("ix_traces_tenant_session", "tenant", "session_id"),
     Index("ix_traces_started", "started_ms"),
+    Index("ix_traces_response", "response_id"),
 )
 
 bodies = Table(
@@ -209,6 +219,7 @@ sessions = Table(
     Column("cost_nano_usd", BigInteger, nullable=False),
     PrimaryKeyConstraint("tenant", "session_id"),
     Index("ix_sessions_tenant_last", "tenant", "last_ms"),
+    Index("ix_sessions_last", "last_ms"),
 )
 
 audit = Table(

@@ -1,6 +1,6 @@
 """Servers that the contract tests share."""
 
-from tests.contract.databases import database, url
+from tests.contract.databases import database, tabled, url
 from tests.support.postgres import postgres
 
-__all__ = ["database", "postgres", "url"]
+__all__ = ["database", "postgres", "tabled", "url"]

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.storage.database import Database
+from gateway.storage.tables import metadata
 from tests.support.postgres import Postgres
 
 _numbers = itertools.count()
@@ -30,3 +31,11 @@ async def database(url: str) -> AsyncIterator[Database]:
     found = Database(url)
     yield found
     await found.close()
+
+
+@pytest_asyncio.fixture
+async def tabled(database: Database) -> Database:
+    """As `database`, with this version's tables in it."""
+    async with database.engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    return database

@@ -119,6 +119,7 @@ def _ledger() -> None:
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_ledger")),
         sa.UniqueConstraint("request_id", "attempt", "kind", name=op.f("uq_ledger_request_id_attempt_kind")),
     )
+    op.create_index("ix_ledger_admitted", "ledger", ["admitted_ms"], unique=False)
     op.create_index("ix_ledger_key_admitted", "ledger", ["key_id", "admitted_ms"], unique=False)
     op.create_index("ix_ledger_recorded", "ledger", ["recorded_ms"], unique=False)
     op.create_index("ix_ledger_session_key", "ledger", ["session_key", "admitted_ms"], unique=False)
@@ -154,6 +155,7 @@ def _sessions() -> None:
         sa.Column("cost_nano_usd", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", "session_id", name=op.f("pk_sessions")),
     )
+    op.create_index("ix_sessions_last", "sessions", ["last_ms"], unique=False)
     op.create_index("ix_sessions_tenant_last", "sessions", ["tenant", "last_ms"], unique=False)
 
 
@@ -228,9 +230,12 @@ def _traces() -> None:
         sa.Column("verdicts", sa.JSON(), nullable=True),
         sa.Column("params", sa.JSON(), nullable=True),
         sa.Column("body_expires_ms", sa.BigInteger(), nullable=True),
+        sa.Column("recorded_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_traces")),
     )
     op.create_index(op.f("ix_traces_body_expires_ms"), "traces", ["body_expires_ms"], unique=False)
+    op.create_index(op.f("ix_traces_recorded_ms"), "traces", ["recorded_ms"], unique=False)
+    op.create_index("ix_traces_response", "traces", ["response_id"], unique=False)
     op.create_index("ix_traces_started", "traces", ["started_ms"], unique=False)
     op.create_index("ix_traces_tenant_session", "traces", ["tenant", "session_id"], unique=False)
     op.create_index("ix_traces_tenant_started", "traces", ["tenant", "started_ms"], unique=False)
