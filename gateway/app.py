@@ -23,6 +23,7 @@ from gateway.dialects.base import LaneRules
 from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
 from gateway.http.admin.desk import AdminDesk
+from gateway.http.admin.reading import ReadingDesk
 from gateway.http.admin.routes import AdminTable
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
@@ -48,6 +49,7 @@ from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, SettingsError, build_catalog, build_keys
 from gateway.siblings import Siblings
+from gateway.storage.books import SqlBooks
 from gateway.storage.database import Database
 from gateway.storage.open import open_stores
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
@@ -162,7 +164,8 @@ class App:
         turnstile = Turnstile(time.monotonic)
         self._siblings = siblings
         self._playground = Playground(self._tasks, siblings)
-        desk = AdminDesk(AdminTable(()), self._stores.keys, _now_ms)
+        reading = ReadingDesk(SqlBooks(self._stores.database, _now_ms))
+        desk = AdminDesk(AdminTable(reading.routes()), self._stores.keys, _now_ms)
         self._handler = GatewayHandler(
             self._site(settings), self._stores.keys, hooks, turnstile, playground=self._playground, desk=desk
         )

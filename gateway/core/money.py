@@ -22,6 +22,7 @@ _DECIMALS = 12
 _MIN_PLACES = 6
 _MAX_USD_PER_MILLION = 1_000_000
 _PLAIN = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
+_AMOUNT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 
 
 def parse_price(text: str) -> int:
@@ -62,6 +63,20 @@ def charged(pico_usd: int) -> int:
 def format_nano(nano_usd: int) -> str:
     """As `format_usd`."""
     return format_usd(nano_usd * 1000)
+
+
+def parse_nano(text: str) -> int:
+    """
+    Nano-USD of *text*, a plain decimal of USD: what `format_nano` tells can be read again.
+
+    Raises:
+        ValueError: Anything else, or more than 10^9 USD (which with all there is in a ledger stay within 64 bits).
+    """
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise ValueError("this is not a plain decimal of USD with at most nine places")
+    whole, places = match.groups(default="")
+    return int(whole + places.ljust(9, "0"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
@@ -19,12 +20,13 @@ from gateway.core.errors import (
 from gateway.core.ports import Keys, StoreUnavailable
 from gateway.http.admin.bodies import read_fields
 from gateway.http.admin.pages import NO_PAGE, read_page
-from gateway.http.admin.routes import PARAMETERS, AdminRequest, AdminRoute, AdminTable, Reply
+from gateway.http.admin.routes import AdminRequest, AdminRoute, AdminTable, Reply
 from gateway.http.intake import route_path
 
 MAX_BODY_BYTES = 64 * 1024  # a policy with a thousand names of tools; everything else has some hundred bytes
-MAX_QUERY_CHARS = 4096
+MAX_QUERY_CHARS = 7168  # an id of 256 characters with four bytes each, escaped, and the longest cursor
 MAX_PARAMETERS = 20
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")  # as `text` of a path, of any length
 _HAVE_BODIES = ("POST", "PUT", "PATCH")
 # What a key with a right of these may do as well.
 _INCLUDED: Mapping[Right, frozenset[Right]] = {
@@ -110,7 +112,7 @@ def _query(text: str, route: AdminRoute) -> dict[str, str]:
             raise GatewayError(INVALID_REQUEST, f"This route takes {', '.join(sorted(known))} only.", param=said)
         if name in found:
             raise GatewayError(INVALID_REQUEST, "A parameter of the query is there twice.", param=name)
-        if not value or len(value) > MAX_QUERY_CHARS or PARAMETERS["text"].fullmatch(value[:256]) is None:
+        if not value or len(value) > MAX_QUERY_CHARS or _PLAIN.fullmatch(value) is None:
             raise GatewayError(INVALID_REQUEST, "A parameter of the query is empty or no plain text.", param=name)
         found[name] = value
     return found

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 MAX_ROWS = 200  # a page of the widest rows is some 300 KB
 DEFAULT_ROWS = 50
-MAX_CURSOR_CHARS = 1024  # two ids of 256 characters, escaped
+MAX_CURSOR_CHARS = 3072  # two ids of 256 characters with four bytes each, and two numbers, in base64
 
 Mark = tuple[int | str, ...]
 """The columns by which a listing is ordered, of the last row of a page."""

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
 from msgspec import Struct
 
 from gateway.core.accounts import Key, Right, Tier
-from gateway.core.errors import METHOD_NOT_ALLOWED, GatewayError
 from gateway.core.ports import StoreUnavailable
 from gateway.http.admin.bodies import read_as
-from gateway.http.admin.desk import MAX_BODY_BYTES, MAX_QUERY_CHARS, AdminDesk
+from gateway.http.admin.desk import MAX_BODY_BYTES, MAX_QUERY_CHARS
 from gateway.http.admin.pages import MAX_ROWS, cursor_text
 from gateway.http.admin.routes import AdminRequest, AdminRoute, AdminTable, Reply, json_reply
-from gateway.http.errors import error_response
-from gateway.http.intake import check_request, read_body, route_path
 from gateway.storage.memory import MemoryKeys
-from tests.support.door import Door, open_door, request
+from tests.support.admin import open_admin
 from tests.support.door import Reply as HttpReply
 
 RIGHTS: dict[str, frozenset[Right]] = {
@@ -79,35 +72,11 @@ TABLE = AdminTable(
 )
 
 
-@contextlib.asynccontextmanager
-async def admin() -> AsyncIterator[Door]:
-    desk = AdminDesk(TABLE, KEYS, lambda: 1)
-
-    async def handle(asked: web.BaseRequest) -> web.StreamResponse:
-        path = route_path(asked)
-        try:
-            given = check_request(asked)
-
-            async def read(max_bytes: int) -> bytes:
-                return await read_body(asked, small_bytes=max_bytes, large_bytes=max_bytes, body_s=1)
-
-            return await desk.answer(asked, given, "req_1", read)
-        except GatewayError as error:
-            allow = (("Allow", ", ".join(TABLE.allowed(path))),) if error.kind is METHOD_NOT_ALLOWED else ()
-            return error_response(path, error, "req_1", allow)
-
-    async with open_door(handle) as door:
-        yield door
-
-
 async def ask(
     path: str, name: str = "reader", method: str = "GET", body: bytes = b"", *headers: str, key: str | None = None
 ) -> HttpReply:
-    async with admin() as door:
-        asked = request(
-            f"/anoman/v1/{path}", *headers, "Connection: close", method=method, body=body, key=key or secret(name)
-        )
-        return await door.ask(asked)
+    async with open_admin(TABLE, KEYS, lambda: 1) as door:
+        return await door.ask(path, key or secret(name), method, body, *headers)
 
 
 def told(reply: HttpReply) -> tuple[int, str, Any]:
@@ -275,13 +244,8 @@ async def test_unknown_keys_without_a_database() -> None:
         async def find(self, secret: str) -> Key | None:
             raise StoreUnavailable("gone")
 
-    desk = AdminDesk(TABLE, Lost(), lambda: 1)
-
-    async def handle(asked: web.BaseRequest) -> web.StreamResponse:
-        return await desk.answer(asked, check_request(asked), "req_1", lambda most: asyncio.sleep(0, b""))
-
-    async with open_door(handle) as door:
-        reply = await door.ask(request("/anoman/v1/things", "Connection: close", method="GET", body=b""))
+    async with open_admin(TABLE, Lost(), lambda: 1) as door:
+        reply = await door.ask("things", "anm-ak-stranger")
 
     assert (reply.status, reply.code) == (503, "storage_unavailable")
 
