@@ -60,10 +60,12 @@ class Call(Struct, frozen=True):
 def tool_members(call: Call) -> tuple[str, ...]:
     """The members by which *call* has tools; none where they are null or an empty list, however it is spaced."""
     fields = call.fields
-    return tuple(name for name in TOOLS if name in fields and not _is_nothing(bytes(fields[name])))
+    return tuple(name for name in TOOLS if name in fields and not is_nothing(fields[name]))
 
 
-def _is_nothing(value: bytes) -> bool:
+def is_nothing(raw: Raw) -> bool:
+    """Whether *raw* is null or an empty list."""
+    value = bytes(raw)
     return value == b"null" or (value[:1] == b"[" and not value[1:-1].strip())
 
 

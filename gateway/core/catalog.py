@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from msgspec import Raw
+
 from gateway.core.accounts import Key, Residency
 from gateway.core.money import Price, Weight
 
@@ -47,6 +49,24 @@ class Signer(Protocol):
         """
 
 
+class Remarks(Protocol):
+    """Where it is noted what became of a call on its way, place by place in the client's words; see `Params`."""
+
+    def translate(self, name: str) -> None: ...
+
+    def drop(self, name: str) -> None: ...
+
+
+class Quirk(Protocol):
+    """What a provider wants otherwise than the dialect that it speaks: a pure function of a body's members.
+
+    What it does not change it passes on as it is, so that the bytes stay the client's. Where nothing is to be changed
+    it gives back *fields* themselves.
+    """
+
+    def __call__(self, fields: Mapping[str, Raw], remarks: Remarks) -> Mapping[str, Raw]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Drain:
     """How far an answer is read on whose client has left: *max_s* seconds, or *max_tokens* more tokens of a stream."""
@@ -65,6 +85,8 @@ class Provider:
         signer: Where requests are signed instead.
         path: What follows the base URL; None where it is the dialect's.
         omits: Members of a body that are never sent there: its API refuses them, and does unasked what they ask for.
+        quirks: What is done to bodies that clients wrote in its own dialect, in this order. Translated ones are written
+            in a form that needs none of it.
         drain: What is read on after a client has left, so that it can be metered; None closes at once.
         fetches_images: Whether it fetches pictures by their URLs. Others get the pictures themselves.
     """
@@ -78,6 +100,7 @@ class Provider:
     secret: tuple[str, str] | None = field(default=None, repr=False)
     path: Path | None = field(default=None, repr=False)
     omits: frozenset[str] = frozenset()
+    quirks: tuple[Quirk, ...] = field(default=(), repr=False)
     drain: Drain | None = None
     fetches_images: bool = False
     signer: Signer | None = field(default=None, repr=False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Route
 from gateway.core.errors import UpstreamFailed
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
@@ -24,6 +24,7 @@ from gateway.dialects.anthropic_stream import HEARTBEAT, AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import ClientDialect, Journey, fixed_path
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
+from gateway.dialects.neutral import Target
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_id, read_members, read_user
@@ -61,9 +62,9 @@ def read_call(body: bytes, options: CallOptions, forward_headers: tuple[tuple[st
     )
 
 
-def upstream_body(call: Call, route: Route) -> bytes:
+def upstream_body(fields: Mapping[str, Raw], target: Target) -> bytes:
     """The client's body with the provider's model name."""
-    return replace_members(call.fields, {"model": route.model})
+    return replace_members(fields, {"model": target.model})
 
 
 class AnthropicCompletion:
@@ -128,6 +129,7 @@ ANTHROPIC_MESSAGES = ClientDialect(
     heartbeat=HEARTBEAT,
     default_headers=(("anthropic-version", VERSION),),
     read_call=read_call,
+    tidy=lambda fields, target, notes: fields,
     upstream_body=upstream_body,
     open_lane=AnthropicLane,
     read_completion=read_completion,

@@ -193,7 +193,9 @@ class ClientDialect(Dialect):
         path: Where clients of the gateway ask for it.
         heartbeat: A frame that means nothing, to keep a connection warm.
         read_call: A client's body as a `Call`. Raises GatewayError (400) naming the field.
-        upstream_body: The body that asks a provider of this dialect for a call of this dialect.
+        tidy: What no provider of this dialect takes, taken out of the members of a client's body; it is noted where it
+            says anything.
+        upstream_body: The body of those members that asks a provider of this dialect.
         open_lane: For a client and a provider of this dialect.
         read_completion: A JSON body of a provider for a client, both of this dialect. Raises UpstreamFailed when it is
             none.
@@ -206,7 +208,8 @@ class ClientDialect(Dialect):
     path: str
     heartbeat: bytes
     read_call: Callable[[bytes, CallOptions, tuple[tuple[str, str], ...]], Call]
-    upstream_body: Callable[[Call, Route], bytes]
+    tidy: Callable[[Mapping[str, Raw], Target, Notes], Mapping[str, Raw]]
+    upstream_body: Callable[[Mapping[str, Raw], Target], bytes]
     open_lane: Callable[[Journey], Lane]
     read_completion: Callable[[bytes, Journey], Completion]
     read_prompt: Callable[[Call], Prompt]

@@ -9,17 +9,18 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import Route
 from gateway.core.errors import UpstreamFailed
 from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.base import ClientDialect, Journey, fixed_path
 from gateway.dialects.failures import NOTHING, in_band_failure, malformed, read_failure
+from gateway.dialects.neutral import Notes, Target
 from gateway.dialects.openai_body import MAX_STOP, write_body
 from gateway.dialects.openai_chunk import FAILED_REASONS
 from gateway.dialects.openai_chunks import OpenAIWriter
 from gateway.dialects.openai_events import OpenAIReader
+from gateway.dialects.openai_native import within_limit, without_nothing
 from gateway.dialects.openai_pictures import PICTURES
 from gateway.dialects.openai_prompt import read_prompt
 from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
@@ -88,14 +89,19 @@ def call_of(
     )
 
 
-def upstream_body(call: Call, route: Route) -> bytes:
+def tidy(fields: Mapping[str, Raw], target: Target, notes: Notes) -> Mapping[str, Raw]:
+    """*fields* without empty lists of tools or calls, and with no higher limit than the model's."""
+    return within_limit(without_nothing(fields), target.max_output_tokens, notes)
+
+
+def upstream_body(fields: Mapping[str, Raw], target: Target) -> bytes:
     """The client's body with the provider's model name; a stream is asked for its usage, unless it tells it unasked."""
-    changes: dict[str, object] = {"model": route.model}
-    if call.stream:
-        asked = call.fields.get("stream_options")
+    changes: dict[str, object] = {"model": target.model}
+    if target.stream:
+        asked = fields.get("stream_options")
         asked_members = decode_members(asked) if asked is not None and bytes(asked) != b"null" else {}
         changes["stream_options"] = {**asked_members, **_INCLUDE_USAGE}
-    return replace_members(call.fields, changes, drop=route.provider.omits)
+    return replace_members(fields, changes, drop=target.omits)
 
 
 class OpenAICompletion:
@@ -190,6 +196,7 @@ OPENAI_CHAT = ClientDialect(
     heartbeat=HEARTBEAT,
     default_headers=(),
     read_call=read_call,
+    tidy=tidy,
     upstream_body=upstream_body,
     open_lane=OpenAIChatLane,
     read_completion=read_completion,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.core.call import Call, Params
-from gateway.core.catalog import Route
+from gateway.core.call import ALL_PARAMS, Call, Params
+from gateway.core.catalog import Provider, Route
 from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.dialects.base import Completion, Dialect, Journey, Lane
 from gateway.dialects.neutral import Notes, Target
@@ -18,6 +18,20 @@ def is_native(call: Call, route: Route) -> bool:
     return route.provider.dialect == call.dialect
 
 
+def native_body(call: Call, provider: Provider, target: Target) -> tuple[bytes, Params]:
+    """
+    The body that asks *provider* for *call* in the dialect of both, and what of the call is not in it as it was.
+
+    Raises:
+        GatewayError: The provider cannot take all of it and the client insists on that.
+    """
+    dialect, notes = CLIENT_DIALECTS[call.dialect], Notes()
+    fields = dialect.tidy(call.fields, target, notes)
+    for quirk in provider.quirks:
+        fields = quirk(fields, notes)
+    return dialect.upstream_body(fields, target), _params(call, notes)
+
+
 def translated_body(call: Call, provider: Dialect, target: Target) -> tuple[bytes, Params]:
     """
     The body that asks a *provider* of another dialect for *call*, and what of the call is not in it as it was.
@@ -29,10 +43,16 @@ def translated_body(call: Call, provider: Dialect, target: Target) -> tuple[byte
     check_choice(prompt)
     prompt = fit_names(prompt, provider.tool_names, notes)
     body = provider.write_body(prompt, target, notes)
+    return body, _params(call, notes)
+
+
+def _params(call: Call, notes: Notes) -> Params:
+    if not (notes.translated or notes.dropped or notes.tools):
+        return ALL_PARAMS
     if notes.dropped and call.options.strict_params:
         places = ", ".join(notes.dropped)
         raise GatewayError(INVALID_REQUEST, f"This model's provider cannot take: {places}.", param=notes.dropped[0])
-    return body, Params(tuple(notes.translated), tuple(notes.dropped), notes.tools)
+    return Params(tuple(notes.translated), tuple(notes.dropped), notes.tools)
 
 
 def open_lane(journey: Journey) -> Lane:

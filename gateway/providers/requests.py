@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.core.call import ALL_PARAMS, Call, UpstreamRequest, readable, suited
+from gateway.core.call import Call, UpstreamRequest, readable, suited
 from gateway.core.catalog import Model, Route
 from gateway.dialects.neutral import Target
-from gateway.dialects.pairs import is_native, translated_body
+from gateway.dialects.pairs import is_native, native_body, translated_body
 from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
 from gateway.providers.traits import traits_of
 
@@ -18,14 +18,15 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
     The request that asks *route* for *call*: a fixed path, our own credential, allow-listed headers only.
 
     Raises:
-        GatewayError: The route's dialect cannot say what the call asks for.
+        GatewayError: The route's dialect cannot say what the call asks for, or its provider not take all of it.
     """
     provider = route.provider
     call = suited(call, provider)
     dialect = DIALECTS[provider.dialect]
     defaults = dialect.default_headers
     if is_native(call, route):
-        body, params = CLIENT_DIALECTS[call.dialect].upstream_body(call, route), ALL_PARAMS
+        target = Target(route.model, call.stream, model.max_output_tokens, omits=provider.omits)
+        body, params = native_body(call, provider, target)
     else:
         target = Target(
             route.model, call.stream, model.max_output_tokens, traits_of(*_names(call, route)), omits=provider.omits

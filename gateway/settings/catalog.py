@@ -90,6 +90,7 @@ def _provider(name: str, entry: ProviderEntry, preset: Preset, settings: Setting
         secret=preset.auth(entry.api_key.reveal()) if entry.api_key else None,
         path=preset.path,
         omits=preset.omits,
+        quirks=preset.quirks,
         drain=Drain(entry.drain_max_s, entry.drain_max_tokens) if entry.on_cancel == "drain" else None,
         fetches_images=preset.fetches_images,
         signer=_signer(entry, preset),

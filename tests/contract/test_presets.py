@@ -17,6 +17,7 @@ from gateway.settings import checks
 
 FIXTURES = Path(__file__).parents[1] / "golden" / "fixtures"
 KEY = "sk-of-a-test"
+LIMIT = 100  # tokens of an answer
 BODY = b'{"model":"mine","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
 
 every_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
@@ -33,10 +34,13 @@ def asked(preset: Preset, base_url: str, call: Call, model: str = "theirs") -> U
         preset.auth(KEY),
         path=preset.path,
         omits=preset.omits,
+        quirks=preset.quirks,
     )
     route = Route(provider, model)
     return build_request(
-        call, route, Model("ours", "mid", parse_weight("1"), Price(1, 1, 1, 1), (route,), context_window=1)
+        call,
+        route,
+        Model("ours", "mid", parse_weight("1"), Price(1, 1, 1, 1), (route,), context_window=1, max_output_tokens=LIMIT),
     )
 
 
@@ -86,8 +90,7 @@ def test_azure_deployments() -> None:
     request = asked(PRESETS["azure"], "https://mine.openai.azure.com", call, "gpt 4o/../x?y")
 
     assert request.url == (
-        "https://mine.openai.azure.com/openai/deployments/gpt%204o%2F..%2Fx%3Fy/chat/completions"
-        "?api-version=2024-10-21"
+        "https://mine.openai.azure.com/openai/deployments/gpt%204o%2F..%2Fx%3Fy/chat/completions?api-version=2024-10-21"
     )
     assert ("api-key", KEY) in request.headers
 
@@ -115,3 +118,24 @@ def test_what_a_vendor_refuses_is_not_sent(dialect: ClientDialectName) -> None:
     assert "stream_options" not in sent["mistral"]
     assert sent["openai"]["stream_options"] == {"include_usage": True}
     assert sent["mistral"]["stream"] is sent["openai"]["stream"] is True
+
+
+@pytest.mark.parametrize("preset", [preset for preset in PRESETS.values() if preset.dialect == "openai_chat"])
+def test_what_no_vendor_takes(preset: Preset) -> None:
+    """Lists of nothing and a limit beyond the model reach nobody; whatever else a vendor lacks, it is not asked for.
+
+    What it is asked instead it may be asked again: its quirks find nothing to do then.
+    """
+    messages = [{"role": "developer", "content": [{"type": "text", "text": "a"}], "tool_calls": []}]
+    body = {"model": "mine", "messages": messages, "max_completion_tokens": 9_999, "tools": [], "tool_choice": "none"}
+    call = CLIENT_DIALECTS["openai_chat"].read_call(json.dumps(body).encode(), CallOptions(), ())
+
+    request = asked(preset, "http://h", call)
+
+    again = CLIENT_DIALECTS["openai_chat"].read_call(request.body, CallOptions(), ())
+    sent = json.loads(request.body)
+    assert asked(preset, "http://h", again).params.translated == ()
+    assert not {"tools", "tool_choice"} & sent.keys()
+    assert "tool_calls" not in sent["messages"][0]
+    assert sent.get("max_tokens", sent.get("max_completion_tokens")) == LIMIT
+    assert request.params.translated[0] == "max_completion_tokens"

@@ -86,7 +86,8 @@ def _route(case: Path, call: Call) -> Route:
     preset = PRESETS[case.parent.name]
     base_url = preset.service.base_url("us-east-1") if preset.service else preset.base_url or ANY_BASE_URL
     place = (preset.name, preset.dialect, base_url, preset.type, preset.region)
-    provider = Provider(*place, parse_weight("1"), preset.auth("secret"), path=preset.path, omits=preset.omits)
+    odd = {"path": preset.path, "omits": preset.omits, "quirks": preset.quirks}
+    provider = Provider(*place, parse_weight("1"), preset.auth("secret"), **odd)
     asked = next(case / name for name in ("request.json", "request.openai.json") if (case / name).exists())
     theirs = json.loads(asked.read_bytes())["model"]
     model = f"vendor-{call.slug}" if preset.dialect == call.dialect else theirs

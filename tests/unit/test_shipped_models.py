@@ -27,7 +27,7 @@ from gateway.settings import (
 from gateway.settings.shipped import shipped_models, with_shipped
 
 # Presets whose models cannot be known: they are called what their operator calls them, or priced by nobody.
-OPERATORS_OWN = {"azure", "ollama", "vllm", "openai_compatible", "anthropic_compatible"}
+OPERATORS_OWN = {"azure", "ollama", "vllm", "openai_compatible", "openai_compatible_plain", "anthropic_compatible"}
 DOCUMENTED = {"claude-sonnet-4-6", "gpt-4o", "deepseek-v3", "claude-sonnet-bedrock-id"}  # slugs of our documents
 LAST_EPOCH_S = 10**11
 ROWS = pytest.mark.parametrize("slug", shipped_models())

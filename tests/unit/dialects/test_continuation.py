@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from gateway.core.catalog import ClientDialectName, DialectName, Model, Provider
 from gateway.core.money import Price, Weight
 from gateway.dialects.continuation import can_go_on, continued, seam_of
 from gateway.dialects.registry import CLIENT_DIALECTS
+from gateway.providers.quirks import fold_max_completion_tokens, text_as_string
 from gateway.providers.requests import build_request
 from gateway.providers.traits import takes_prefill
 
@@ -139,3 +141,19 @@ def test_what_amazon_is_asked(dialect: ClientDialectName) -> None:
     assert body["messages"][-1] == {"role": "assistant", "content": [{"text": "Once upon"}]}
     assert body["inferenceConfig"]["maxTokens"] == 60
     assert not any(place.startswith("messages") for place in request.params.translated + request.params.dropped)
+
+
+def test_quirks_of_the_next_vendor() -> None:
+    """The next vendor gets what it takes: the rest of the limit by its older name, and texts as strings."""
+    provider = replace(route("openai_chat").provider, quirks=(text_as_string, fold_max_completion_tokens))
+    to = Route(provider, "m")
+    asked = call(messages=[{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], max_completion_tokens=100)
+    model = Model("m", "mid", Weight(1, 1), Price(1, 1, 1, 1), (to,), context_window=1, max_output_tokens=60)
+
+    request = build_request(continued(asked, "Once ", 10, to), to, model)
+
+    body = msgspec.json.decode(request.body)
+    begun = {"role": "assistant", "content": "Once", "prefix": True}
+    assert body["messages"] == [{"role": "user", "content": "Hi"}, begun]
+    assert body["max_tokens"] == 60
+    assert request.params.translated == ("max_completion_tokens", "messages[0].content")

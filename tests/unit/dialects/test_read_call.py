@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.catalog import DialectName, Provider, Route
+from gateway.core.catalog import DialectName, Provider
 from gateway.core.errors import GatewayError
 from gateway.core.money import parse_weight
 from gateway.dialects.families import ANY_FAMILY
+from gateway.dialects.neutral import Target
+from gateway.dialects.pairs import native_body
 from gateway.dialects.prompt_tokens import prompt_tokens
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import CLIENT_DIALECTS as DIALECTS
+from gateway.providers.presets import PRESETS
 from tests.support.frames import chat, messages
 from tests.support.scale import examples
 
@@ -24,7 +27,13 @@ BODIES: dict[DialectName, dict[str, Any]] = {
     "anthropic_messages": messages("m", stream=False),
 }
 NAMES = list(BODIES)
-ROUTE = Route(Provider("p", "openai_chat", "https://p.test", "cloud_direct", "US", parse_weight("1")), "theirs")
+PLAIN = Provider("p", "openai_chat", "https://p.test", "cloud_direct", "US", parse_weight("1"))
+ODD = replace(PLAIN, quirks=PRESETS["openai_compatible_plain"].quirks)
+
+
+def sent(call: Call) -> bytes:
+    """What a provider of the same dialect gets."""
+    return native_body(call, PLAIN, Target("theirs", call.stream))[0]
 
 
 def read(dialect: DialectName, body: bytes) -> Call:
@@ -85,6 +94,7 @@ ANTHROPIC_BAD: list[tuple[dict[str, Any], str]] = [
     ({"metadata": []}, "metadata"), ({"messages": []}, "messages"), ({"messages": [{}]}, "messages"),
     ({"stream": "true"}, "stream"), ({"model": ...}, "model"),
 ]  # fmt: skip
+NOT_SENT = {("openai_chat", "stream_options"), ("openai_chat", "tools")}  # but changed; those tools are no tools
 GOOD = [("openai_chat", row) for row in OPENAI_GOOD] + [("anthropic_messages", row) for row in ANTHROPIC_GOOD]
 BAD = [("openai_chat", *row) for row in OPENAI_BAD] + [("anthropic_messages", *row) for row in ANTHROPIC_BAD]
 
@@ -94,9 +104,8 @@ def test_within_the_bounds(dialect: DialectName, fields: dict[str, Any]) -> None
     """Every documented parameter is taken up to its bounds, bounds included."""
     call = with_fields(dialect, **fields)
 
-    assert json.loads(DIALECTS[dialect].upstream_body(call, ROUTE)).items() >= {
-        **{name: value for name, value in fields.items() if name != "stream_options"}, "model": "theirs"
-    }.items()  # fmt: skip
+    said = {name: value for name, value in fields.items() if (dialect, name) not in NOT_SENT}
+    assert json.loads(sent(call)).items() >= {**said, "model": "theirs"}.items()
 
 
 @pytest.mark.parametrize(("dialect", "fields", "param"), BAD)
@@ -118,7 +127,7 @@ def test_null_is_absent(dialect: DialectName) -> None:
     call = with_fields(dialect, **dict.fromkeys(names))
 
     assert not call.stream
-    assert json.loads(DIALECTS[dialect].upstream_body(call, ROUTE))["temperature"] is None
+    assert json.loads(sent(call))["temperature"] is None
 
 
 @pytest.mark.parametrize("dialect", NAMES)
@@ -129,16 +138,15 @@ def test_unknown_fields_are_byte_identical(dialect: DialectName) -> None:
 
     call = read(dialect, f"{{{unknown}, {plain[1:]}".encode())
 
-    body = DIALECTS[dialect].upstream_body(call, ROUTE)
+    body = sent(call)
     assert body.startswith('{"x_new":{"a":1.50, "b" : [1e5,"\\u00e9\\/", "é"]},'.encode())
 
 
 def test_a_stream_is_asked_for_its_usage() -> None:
     """`include_usage` is set, further options stay; without streaming nothing is added."""
-    body = DIALECTS["openai_chat"].upstream_body
-    asked = body(with_fields("openai_chat", stream=True, stream_options={"include_usage": False, "x": 1}), ROUTE)
-    null = body(with_fields("openai_chat", stream=True, stream_options=None), ROUTE)
-    plain = body(with_fields("openai_chat"), ROUTE)
+    asked = sent(with_fields("openai_chat", stream=True, stream_options={"include_usage": False, "x": 1}))
+    null = sent(with_fields("openai_chat", stream=True, stream_options=None))
+    plain = sent(with_fields("openai_chat"))
 
     assert json.loads(asked)["stream_options"] == {"include_usage": True, "x": 1}
     assert json.loads(null)["stream_options"] == {"include_usage": True}
@@ -163,7 +171,7 @@ def test_metadata() -> None:
     anthropic = with_fields("anthropic_messages", metadata={"user_id": "ani", "team": "x"})
 
     assert openai.metadata == {64 * "k": 512 * "v", "team": "ab", "": ""}
-    assert json.loads(DIALECTS["openai_chat"].upstream_body(openai, ROUTE))["metadata"] == said
+    assert json.loads(sent(openai))["metadata"] == said
     assert anthropic.metadata == {}
     assert with_fields("openai_chat", metadata=None).metadata == with_fields("openai_chat").metadata == {}
 
@@ -242,8 +250,6 @@ def test_mutated_bodies(dialect: DialectName, seed: int) -> None:
     """Whatever a body is, it is read or it is a 400; what was read can be counted and sent on."""
     chance = random.Random(seed)
     reads, refused = 0, list[GatewayError]()
-    render: Callable[[Call, Route], bytes] = DIALECTS[dialect].upstream_body
-
     for _ in range(examples(1000)):
         body = mutated(chance, dialect)
         try:
@@ -252,7 +258,8 @@ def test_mutated_bodies(dialect: DialectName, seed: int) -> None:
             refused.append(exc)
             continue
         reads += 1
-        assert json.loads(render(call, ROUTE))["model"] == "theirs"
+        body, _ = native_body(call, ODD, Target("theirs", call.stream, max_output_tokens=7))
+        assert json.loads(body)["model"] == "theirs"
         assert prompt_tokens(call, ANY_FAMILY) >= 0
 
     assert {error.kind.status for error in refused} == {400}
