@@ -47,11 +47,11 @@ from gateway.policy.loads import LoadBoard
 from gateway.policy.pictures import PictureRules
 from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
-from gateway.settings import Settings, SettingsError, build_catalog, build_keys
+from gateway.settings import FileTerms, Settings, SettingsError, build_catalog, build_keys
 from gateway.siblings import Siblings
 from gateway.storage.books import SqlBooks
-from gateway.storage.database import Database
-from gateway.storage.open import open_stores
+from gateway.storage.open import Watchers, open_stores
+from gateway.storage.preparing import prepare
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
 from gateway.upstream.guarded import GuardedClient
@@ -147,8 +147,12 @@ class App:
         self._stills = ProcessStills()
         self._stores = open_stores(
             build_keys(settings),
-            Database(settings.storage.database_url, self._storage_changed),
+            FileTerms(settings.tiers),
+            database_url=settings.storage.database_url,
+            tasks=self._tasks,
+            watchers=Watchers(self._storage_changed, self._key_unusable),
             clock_s=time.monotonic,
+            epoch_s=time.time,
             workers=settings.server.workers,
         )
         new_request_id = RequestIds().new
@@ -185,6 +189,7 @@ class App:
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
+            await self._prepare_storage()
             await loop.run_in_executor(None, warm_up)
             warm_up()  # again, for the library keeps 16 MB for each thread: the first cancel would wait 16 ms for them
             _settle_memory()
@@ -201,6 +206,13 @@ class App:
             await self._close()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)  # a late one must not kill what only has to exit
+
+    async def _prepare_storage(self) -> None:
+        """Make sure of the tables. Without them keys of the file are served all the same."""
+        try:
+            await prepare(self._settings.storage.database_url, self._stores.database)
+        except StoreUnavailable as exc:
+            self._telemetry.log.error(events.STORAGE_UNPREPARED, reason=clean(str(exc)))
 
     def stop(self) -> None:
         """Begin to drain. Only the first call does anything: a platform may send several signals."""
@@ -224,7 +236,7 @@ class App:
             log.error(events.INTERNAL_ERROR, exc_info=exc)
             return
         old, self._settings = self._settings, fresh
-        self._stores.keys.replace(keys)
+        self._stores.keys.replace(keys, FileTerms(fresh.tiers))
         self._handler.site = site
         self._upstream.forget()
         self._server.limits = replace(self._server.limits, write_stall_s=fresh.stream.write_stall_s)
@@ -325,6 +337,9 @@ class App:
             self._telemetry.log.info(events.STORAGE_FOUND)
         else:
             self._telemetry.log.error(events.STORAGE_LOST, reason=clean(str(outage)))
+
+    def _key_unusable(self, key_id: str, reason: str) -> None:
+        self._telemetry.log.error(events.KEY_UNUSABLE, key_id=key_id, reason=clean(reason))
 
     def _route_changed(self, route_id: str, state: State) -> None:
         if state == "open":

@@ -74,6 +74,12 @@ STORAGE_LOST = _event(
     "storage.lost", "error", "The database does not answer; known keys go on, and what is to be written waits."
 )
 STORAGE_FOUND = _event("storage.found", "info", "The database answers again.")
+STORAGE_UNPREPARED = _event(
+    "storage.unprepared", "error", "The database has not the tables of this version; keys of the file are served."
+)
+KEY_UNUSABLE = _event(
+    "key.unusable", "error", "A key of the database is refused: its tier is nowhere, or a limit makes no sense."
+)
 SERVER_STARTED = _event("server.started", "info", "The process listens.")
 SERVER_DRAINING = _event("server.draining", "info", "The process takes no new requests and lets the running ones end.")
 SERVER_STOPPED = _event("server.stopped", "info", "Everything is settled; the process exits.")

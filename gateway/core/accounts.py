@@ -12,6 +12,14 @@ Right = Literal["inference", "read", "manage", "operate"]
 WhenBlind = Literal["open", "closed"]
 
 
+class BadTerms(Exception):
+    """Limits that are not as the file's would have to be. `problems`: each field's name, and a phrase that follows."""
+
+    def __init__(self, problems: list[tuple[str, str]]) -> None:
+        super().__init__("; ".join(f"{field}: {problem}" for field, problem in problems))
+        self.problems = problems
+
+
 @dataclass(frozen=True, slots=True)
 class Burst:
     """

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from gateway.core.accounts import Key
+from gateway.core.accounts import Key, Tier
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import ErrorKind
 from gateway.core.exchange import Limits
@@ -94,6 +94,22 @@ class Keys(Protocol):
 
         Raises:
             StoreUnavailable: That cannot be told now.
+        """
+
+
+class Terms(Protocol):
+    """What limits mean that are kept as they would stand in the file."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The tiers that the file has."""
+
+    def tier(self, name: str, limits: Mapping[str, object] | None, own: Mapping[str, object]) -> Tier:
+        """
+        The tier *name* of *limits*, or of the file where those are None, with a key's *own* limits instead of its.
+
+        Raises:
+            BadTerms: There is no such tier, or something is wrong with *limits* or *own*.
         """
 
 

@@ -17,9 +17,11 @@ from gateway.settings.sections import (
     VisionSettings,
 )
 from gateway.settings.shipped import shipped_presets
+from gateway.settings.terms import FileTerms
 
 __all__ = [
     "CatalogueSettings",
+    "FileTerms",
     "KeyEntry",
     "LoggingSettings",
     "MeteringSettings",

@@ -62,7 +62,7 @@ def build_keys(settings: Settings) -> dict[str, Key]:
     keys = {}
     for secret, entry in settings.keys.items():
         text = secret.reveal()
-        tier = _tier(entry, settings.tiers[entry.tier])
+        tier = tier_of(entry, settings.tiers[entry.tier])
         keys[text] = Key(key_id(text), entry.tenant, tier, entry.region_preference)
     return keys
 
@@ -161,7 +161,7 @@ def _epoch_s(day: datetime.date) -> int:
     return int(datetime.datetime(day.year, day.month, day.day, tzinfo=datetime.UTC).timestamp())
 
 
-def _tier(key: KeyEntry, tier: TierEntry) -> Tier:
+def tier_of(key: KeyEntry, tier: TierEntry) -> Tier:
     """The key's own limits where it has them, its tier's otherwise."""
     classes = key.classes or tier.classes
     return Tier(

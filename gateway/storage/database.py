@@ -30,7 +30,7 @@ POOL_SIZE = 5
 # Of one step as a whole: its place in the pool, a connection and a statement that each just make it.
 STEP_S = 2 * SERVING_CONNECT_S + STATEMENT_S
 DRAIN_S = 1.0  # for what is under way when the process ends; a transaction takes milliseconds
-_WRITES = "gateway_writes"
+WRITES = "gateway_writes"  # the option of a connection whose transaction will write
 # Of asyncpg itself come those of connecting, which SQLAlchemy does not wrap.
 _DISCONNECTED = (OSError, TimeoutError, PoolTimeout, asyncpg.PostgresError, asyncpg.InterfaceError)
 # The SQLSTATEs of a database that refuses for its own state, not for what it was asked (PostgreSQL, appendix A):
@@ -69,12 +69,13 @@ def open_engine(text: str, *, connect_s: float = CONNECT_S, **options: Any) -> A
         pool = {}  # one connection for all there is, which SQLAlchemy sees to
     engine = create_async_engine(url, connect_args={"timeout": connect_s, **options}, **pool)
     if engine.dialect.name == "sqlite":
-        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        event.listen(engine.sync_engine, "connect", set_up_sqlite)
+        event.listen(engine.sync_engine, "begin", begin_sqlite)
     return engine
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+def set_up_sqlite(connection: Any, _record: object) -> None:
+    """For every connection, as it is opened."""
     # Without it Python's driver begins transactions by itself, too late for what they read to hold when they write.
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -83,10 +84,11 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def begin_sqlite(connection: Connection) -> None:
+    """For every transaction, as it begins."""
     # One that reads first and writes later would fail at once when another one has written in between (SQLITE_BUSY_
     # SNAPSHOT): those that will write say so from the start, and wait for their turn.
-    is_writing = connection.get_execution_options().get(_WRITES, False)
+    is_writing = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 
@@ -148,7 +150,7 @@ class Database:
         except (DBAPIError, *_DISCONNECTED) as exc:
             if isinstance(exc, IntegrityError) or not _is_outage(exc):
                 raise
-            outage = StoreUnavailable(f"{type(exc).__name__}: {_first_line(exc)}")
+            outage = StoreUnavailable(f"{type(exc).__name__}: {first_line(exc)}")
             if not self._is_out:
                 self._is_out = True
                 self._on_change(outage)
@@ -164,12 +166,12 @@ class Database:
 
     async def _writing(self, step: Step[T]) -> T:
         async with self._turn or nullcontext(), self.engine.connect() as connection:
-            await connection.execution_options(**{_WRITES: True})
+            await connection.execution_options(**{WRITES: True})
             async with connection.begin():
                 return await step(connection)
 
 
-def _first_line(exc: BaseException) -> str:
+def first_line(exc: BaseException) -> str:
     """The database's own words, without the statement and its values that SQLAlchemy adds."""
     cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
     return str(cause).partition("\n")[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 
 from gateway.core.accounts import Key
+from gateway.core.credentials import digest_of
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Order, Refused, Spent
@@ -14,11 +14,6 @@ from gateway.core.receipt import Receipt
 from gateway.policy.window import Verdict, Window, take
 
 _INFLIGHT_RETRY_S = float(INFLIGHT_CAP.retry_after_s or 1)  # nobody knows when a running request will end
-
-
-def _digest(secret: str) -> bytes:
-    # Header bytes that are no UTF-8 arrive as surrogates; they must look unknown, not raise.
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 class MemoryKeys:
@@ -40,13 +35,17 @@ class MemoryKeys:
         self.replace(table)
 
     async def find(self, secret: str) -> Key | None:
-        return self._keys.get(_digest(secret))
+        return self.get(digest_of(secret))
+
+    def get(self, digest: bytes) -> Key | None:
+        """The key whose secret has *digest*."""
+        return self._keys.get(digest)
 
     def replace(self, table: Mapping[str, Key]) -> None:
         """Take *table* instead, in one step; the old one stays when *table* is refused."""
         if "" in table:
             raise ValueError("a key's secret is empty")
-        self._keys = {_digest(secret): key for secret, key in table.items()}
+        self._keys = {digest_of(secret): key for secret, key in table.items()}
 
 
 class MemoryCounters:

@@ -5,28 +5,59 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gateway.aio import Tasks
 from gateway.core.accounts import Key
+from gateway.core.ports import StoreUnavailable, Terms
 from gateway.storage.database import Database
-from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
+from gateway.storage.memory import MemoryCounters, MemoryLedger
+from gateway.storage.sql_keys import AllKeys, SqlKeys, open_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """Whom stores tell of what an operator has to know.
+
+    Attributes:
+        storage_changed: See `Database`.
+        key_unusable: See `SqlKeys`.
+    """
+
+    storage_changed: Callable[[StoreUnavailable | None], None]
+    key_unusable: Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The stores of this process. `keys` and `counters` can do more than their ports: reload and count."""
+    """The stores of this process. `keys` and `counters` can do more than their ports."""
 
     database: Database
-    keys: MemoryKeys
+    keys: AllKeys
     counters: MemoryCounters
     ledger: MemoryLedger
 
 
 def open_stores(
-    keys: Mapping[str, Key], database: Database, *, clock_s: Callable[[], float], workers: int = 1
+    keys: Mapping[str, Key],
+    terms: Terms,
+    *,
+    database_url: str,
+    tasks: Tasks,
+    watchers: Watchers,
+    clock_s: Callable[[], float],
+    epoch_s: Callable[[], float],
+    workers: int = 1,
 ) -> Stores:
     """
-    The stores for *workers* processes that serve the same *keys* (by plain secret) and *database*.
+    The stores for *workers* processes that serve the same *keys* (by plain secret) and database.
 
     Raises:
         ValueError: A secret is empty, or *workers* is below 1.
     """
-    return Stores(database, MemoryKeys(keys), MemoryCounters(clock_s, workers), MemoryLedger())
+    database = Database(database_url, watchers.storage_changed)
+    stored = SqlKeys(database, terms, watchers.key_unusable)
+    return Stores(
+        database,
+        open_keys(keys, stored, tasks, clock_s=clock_s, epoch_s=epoch_s),
+        MemoryCounters(clock_s, workers),
+        MemoryLedger(),
+    )

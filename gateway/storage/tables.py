@@ -96,7 +96,7 @@ keys = Table(
     Column("expires_ms", BigInteger, nullable=True),
     Column("revoked_ms", BigInteger, nullable=True),
     Column("revoked_now", Boolean, nullable=False),  # streams under way are cut as well
-    Column("rotated_from", Text, nullable=True),
+    Column("rotated_from", Text, nullable=True, index=True),  # of an earlier secret: the key that it stands in for
 )
 
 ledger = Table(

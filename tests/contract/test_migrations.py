@@ -15,11 +15,14 @@ import asyncpg
 import pytest
 
 from gateway.storage.migrations import LOCK, MigrationError, upgrade
+from gateway.storage.revisions import HEAD
+from gateway.storage.tables import metadata
 from tests.support.gateway import free_port
 from tests.support.postgres import PASSWORD, Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
+EVERYTHING = sorted([*metadata.tables, "alembic_version"])
 _numbers = itertools.count()
 
 
@@ -44,7 +47,8 @@ def migrate(
 def sqlite_tables(path: Path) -> list[str]:
     connection = sqlite3.connect(path)
     try:
-        return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        return [name for (name,) in names if not name.startswith("sqlite_")]
     finally:
         connection.close()
 
@@ -62,24 +66,23 @@ def new_database(postgres: Postgres) -> Callable[[], str]:
 
 
 def test_sqlite(tmp_path: Path) -> None:
-    """On SQLite the file of the settings is made, with the table of revisions in it, and the output says so."""
+    """On SQLite the file of the settings is made, with all the tables in it, and the output says so."""
     done = migrate(tmp_path, config='[storage]\ndatabase_url = "sqlite:///own.db"\n')
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
-        "sqlite:///own.db: this version has no tables; only the table of revisions was made sure of.\n"
-    )
-    assert sqlite_tables(tmp_path / "own.db") == ["alembic_version"]
+    assert done.stdout == f"sqlite:///own.db: went from no revision to {HEAD}.\n"
+    assert sqlite_tables(tmp_path / "own.db") == EVERYTHING
 
 
 def test_again(tmp_path: Path) -> None:
-    """A second run changes nothing and says the same."""
-    first = migrate(tmp_path)
+    """A second run changes nothing and says so."""
+    migrate(tmp_path)
     before = (tmp_path / "gateway.db").read_bytes()
 
     second = migrate(tmp_path)
 
-    assert (second.returncode, second.stdout, second.stderr) == (0, first.stdout, "")
+    assert (second.returncode, second.stderr) == (0, "")
+    assert second.stdout == f"sqlite:///gateway.db: already at revision {HEAD}.\n"
     assert (tmp_path / "gateway.db").read_bytes() == before
 
 
@@ -91,8 +94,8 @@ def test_postgres(scheme: str, postgres: Postgres, new_database: Callable[[], st
     done = migrate(tmp_path, DATABASE_URL=postgres.url(name, scheme))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert postgres.sql(TABLES, name) == "alembic_version"
-    assert f"@127.0.0.1:{postgres.port}/{name}: this version has no tables" in done.stdout
+    assert postgres.sql(TABLES, name).splitlines() == EVERYTHING
+    assert f"@127.0.0.1:{postgres.port}/{name}: went from no revision to {HEAD}." in done.stdout
     assert PASSWORD not in done.stdout
 
 
@@ -125,7 +128,7 @@ async def test_two_at_once(postgres: Postgres, new_database: Callable[[], str], 
 
     assert tables == ""
     assert (done.returncode, done.stderr) == (0, "")
-    assert postgres.sql(TABLES, name) == "alembic_version"
+    assert postgres.sql(TABLES, name).splitlines() == EVERYTHING
 
 
 def test_unreachable(tmp_path: Path) -> None:
@@ -145,7 +148,7 @@ def test_unknown_revision(tmp_path: Path) -> None:
     path = tmp_path / "newer.db"
     upgrade(f"sqlite:///{path}")
     connection = sqlite3.connect(path)
-    connection.execute("INSERT INTO alembic_version VALUES ('from-the-future')")
+    connection.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
     connection.commit()
     connection.close()
 
@@ -163,4 +166,5 @@ def test_alembic_command(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert (printed.returncode, printed.stderr) == (0, "")
-    assert sqlite_tables(tmp_path / "dev.db") == ["alembic_version"]
+    assert sqlite_tables(tmp_path / "dev.db") == EVERYTHING
+    assert "CREATE TABLE ledger" in printed.stdout

@@ -10,13 +10,13 @@ import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.loglines import clean
-from gateway.storage.database import open_engine
+from gateway.storage.database import WRITES, open_engine
+from gateway.storage.revisions import HEAD
 
 # Two releases at once would both create what is missing. Any number will do that no other program uses for a lock of
 # the same database; this one is "anoman" in ASCII.
@@ -33,17 +33,15 @@ class Upgraded:
 
     Attributes:
         database: Its URL without password and query.
-        known: The newest revision that this version of the gateway has; None while it has none.
+        known: The newest revision that this version of the gateway has.
         before: The revision that the database was at; None for an empty one.
     """
 
     database: str
-    known: str | None
+    known: str
     before: str | None
 
     def __str__(self) -> str:
-        if self.known is None:
-            return f"{self.database}: this version has no tables; only the table of revisions was made sure of."
         if self.before == self.known:
             return f"{self.database}: already at revision {self.known}."
         return f"{self.database}: went from {self.before or 'no revision'} to {self.known}."
@@ -62,18 +60,19 @@ def upgrade(database_url: str) -> Upgraded:
     with resources.as_file(resources.files(__name__)) as folder:
         config.set_main_option("script_location", str(folder).replace("%", "%%"))  # % is the format's escape
         try:
-            known = ScriptDirectory.from_config(config).get_current_head()
             before = asyncio.run(_upgrade(database_url, config))
         except (SQLAlchemyError, asyncpg.PostgresError, CommandError, OSError) as exc:
             raise MigrationError(f"{type(exc).__name__}: {clean(str(exc))}") from exc
-    return Upgraded(make_url(database_url).set(query={}).render_as_string(hide_password=True), known, before)
+    return Upgraded(make_url(database_url).set(query={}).render_as_string(hide_password=True), HEAD, before)
 
 
 async def _upgrade(database_url: str, config: Config) -> str | None:
     engine = open_engine(database_url)
     try:
-        async with engine.begin() as connection:
-            return await connection.run_sync(_apply, config)
+        async with engine.connect() as connection:
+            await connection.execution_options(**{WRITES: True})
+            async with connection.begin():
+                return await connection.run_sync(_apply, config)
     finally:
         await engine.dispose()
 

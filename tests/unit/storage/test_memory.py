@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from gateway.aio import Tasks
 from gateway.core.accounts import Key, Tier
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Order, Refused, Spent
+from gateway.settings import FileTerms
 from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
-from gateway.storage.open import open_stores
+from gateway.storage.open import Watchers, open_stores
 from tests.unit.receipts import receipt
 
 
@@ -227,9 +230,18 @@ def test_ledger_keeps_the_last_receipts() -> None:
     assert ledger.receipts == (receipt(request_id="r2"), receipt(request_id="r3"))
 
 
-async def test_open_stores(clock: Clock) -> None:
+async def test_open_stores(clock: Clock, tmp_path: Path) -> None:
     """The stores are opened together and share what they are told."""
-    stores = open_stores({"secret": key(rpm=4)}, clock_s=clock, workers=4)
+    stores = open_stores(
+        {"secret": key(rpm=4)},
+        FileTerms({}),
+        database_url=f"sqlite:///{tmp_path}/gateway.db",
+        tasks=Tasks(lambda name, exc: None),
+        watchers=Watchers(lambda outage: None, lambda key_id, reason: None),
+        clock_s=clock,
+        epoch_s=clock,
+        workers=4,
+    )
     stores.ledger.record(receipt())
     mine = await stores.keys.find("secret")
 

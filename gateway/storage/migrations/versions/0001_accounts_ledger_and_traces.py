@@ -271,4 +271,5 @@ def _keys() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_keys")),
         sa.UniqueConstraint("digest", name=op.f("uq_keys_digest")),
     )
+    op.create_index(op.f("ix_keys_rotated_from"), "keys", ["rotated_from"], unique=False)
     op.create_index(op.f("ix_keys_tenant"), "keys", ["tenant"], unique=False)

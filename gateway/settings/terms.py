@@ -1,0 +1,54 @@
+"""The limits and budgets that a database keeps, by the same checks as those of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gateway.core.accounts import BadTerms, Tier
+from gateway.settings.catalog import tier_of
+from gateway.settings.entries import ENTERPRISE, KeyEntry, TierEntry
+from gateway.settings.fields import rules_of
+from gateway.settings.reader import Broken, Reader
+
+T = TypeVar("T")
+
+OWN_LIMITS = frozenset(rules_of(TierEntry)) & frozenset(rules_of(KeyEntry))
+"""What a key may have of its own instead of its tier's."""
+
+
+class FileTerms:
+    """
+    The port `Terms` over the tiers of the file.
+
+    Args:
+        tiers: By name.
+    """
+
+    def __init__(self, tiers: Mapping[str, TierEntry]) -> None:
+        self._tiers = {"enterprise": ENTERPRISE, **tiers}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The tiers of the file."""
+        return frozenset(self._tiers)
+
+    def tier(self, name: str, limits: Mapping[str, object] | None, own: Mapping[str, object]) -> Tier:
+        """See `core.ports.Terms`."""
+        base = self._tiers.get(name) if limits is None else _read(TierEntry, limits)
+        if base is None:
+            raise BadTerms([("tier", f"there is no tier {name}")])
+        foreign = sorted(own.keys() - OWN_LIMITS)
+        if foreign:
+            raise BadTerms([(foreign[0], f"a key may have {', '.join(sorted(OWN_LIMITS))} of its own")])
+        return tier_of(_read(KeyEntry, {"tenant": "any", "tier": name, **own}), base)
+
+
+def _read(cls: type[T], table: Mapping[str, Any]) -> T:
+    reader = Reader({}, Path())
+    entry = reader.table(cls, table, "")
+    if reader.problems or isinstance(entry, Broken):
+        split = (problem.partition(": ") for problem in reader.problems)
+        raise BadTerms([(place, text) for place, _, text in split])
+    return entry

@@ -1,0 +1,66 @@
+"""A key as rows of the database have it, and as the rest of the gateway knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, func, select
+
+from gateway.core.accounts import Budget, Key
+from gateway.core.ports import Terms
+from gateway.storage.tables import keys, tenants, tiers
+
+
+def select_keys() -> Select[Any]:
+    """Keys, each with what else decides on its limits: `tenant_tier`, `tenant_budgets`, `disabled_ms`, `tier_limits`,
+    which is None where the database has not the tier."""
+    tier = func.coalesce(keys.c.tier, tenants.c.tier)
+    return (
+        select(
+            keys,
+            tenants.c.tier.label("tenant_tier"),
+            tenants.c.budgets.label("tenant_budgets"),
+            tenants.c.disabled_ms,
+            tiers.c.limits.label("tier_limits"),
+        )
+        .join(tenants, keys.c.tenant == tenants.c.id)
+        .join(tiers, tiers.c.name == tier, isouter=True)
+    )
+
+
+def key_of(row: RowMapping, terms: Terms) -> Key:
+    """
+    The key of a *row* of `select_keys`.
+
+    Raises:
+        BadTerms: Its tier is nowhere, or its limits are none that this version knows.
+    """
+    expires_ms = row["expires_ms"]
+    return Key(
+        id=row["rotated_from"] or row["id"],
+        tenant=row["tenant"],
+        tier=terms.tier(row["tier"] or row["tenant_tier"], row["tier_limits"], row["limits"]),
+        residency=row["region_preference"],
+        rights=frozenset(row["rights"]),
+        models=None if row["models"] is None else tuple(row["models"]),
+        budgets=(*budgets_of(row["budgets"]), *budgets_of(row["tenant_budgets"])),
+        policy=row["policy"],
+        prefer_batch=row["prefer_batch"],
+        when_blind=row["when_blind"],
+        log_bodies=row["log_bodies"],
+        expires_s=None if expires_ms is None else expires_ms / 1000,
+        revoked_now=row["revoked_ms"] is not None and row["revoked_now"],
+    )
+
+
+def budgets_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Budget, ...]:
+    """The budgets of a JSON column."""
+    return tuple(Budget(entry["scope"], entry["period"], entry["limit_nano_usd"]) for entry in entries)
+
+
+def budget_entries(budgets: Iterable[Budget]) -> list[dict[str, Any]]:
+    """*budgets* for a JSON column."""
+    return [
+        {"scope": budget.scope, "period": budget.period, "limit_nano_usd": budget.limit_nano_usd} for budget in budgets
+    ]

@@ -1,0 +1,157 @@
+"""What a server does for its database: the same tables by every way, at once from many processes, or a clear word."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.core.ports import StoreUnavailable
+from gateway.storage import migrations
+from gateway.storage.database import Database
+from gateway.storage.migrations import upgrade
+from gateway.storage.preparing import prepare, prepare_sqlite
+from gateway.storage.revisions import HEAD, REVISIONS
+from gateway.storage.tables import metadata
+
+SCRIPTS = Path(migrations.__file__).parent
+
+
+def differences(connection: Connection) -> Sequence[Any]:
+    return compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
+
+
+def tables(connection: Connection) -> dict[str, Any]:
+    """Everything that can be seen of the tables, by their names."""
+    seen = inspect(connection)
+    return {
+        name: (
+            [(c["name"], str(c["type"]), c["nullable"], c.get("autoincrement")) for c in seen.get_columns(name)],
+            seen.get_pk_constraint(name),
+            sorted(map(str, seen.get_indexes(name))),
+            sorted(map(str, seen.get_unique_constraints(name))),
+            sorted(map(str, seen.get_foreign_keys(name))),
+        )
+        for name in seen.get_table_names()
+    }
+
+
+async def of(database: Database, look: Any) -> Any:
+    async def step(connection: AsyncConnection) -> Any:
+        return await connection.run_sync(look)
+
+    return await database.read(step)
+
+
+async def test_migrations_make_the_tables(url: str, database: Database) -> None:
+    """What the revisions make is what the code uses: nothing more, nothing less, nothing of another type."""
+    await asyncio.to_thread(upgrade, url)
+
+    assert await of(database, differences) == []
+
+
+async def test_both_ways_make_the_same(tmp_path: Path) -> None:
+    """A new SQLite file has the same tables whether a server or `migrate` has made it, to the last constraint."""
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("served", "migrated")]
+    prepare_sqlite(urls[0])
+    await asyncio.to_thread(upgrade, urls[1])
+    seen = []
+    for url in urls:
+        database = Database(url)
+        seen.append(await of(database, tables))
+        await database.close()
+
+    assert seen[0] == seen[1]
+    assert set(seen[0]) == {*metadata.tables, "alembic_version"}
+
+
+async def test_known_revisions() -> None:
+    """The list of revisions that servers know is that of the scripts."""
+    script = ScriptDirectory(str(SCRIPTS))
+
+    assert tuple(reversed([found.revision for found in script.walk_revisions()])) == REVISIONS
+    assert script.get_current_head() == HEAD
+
+
+async def test_postgres_without_tables(url: str, database: Database) -> None:
+    """A Postgres that nobody has migrated is told of with what to do; a migrated one is taken."""
+    if database.dialect == "sqlite":
+        await prepare(url, database)
+    else:
+        with pytest.raises(StoreUnavailable, match="run gateway migrate"):
+            await prepare(url, database)
+        await asyncio.to_thread(upgrade, url)
+
+    await prepare(url, database)
+
+    assert await of(database, differences) == []
+
+
+async def test_newer_database(url: str, database: Database) -> None:
+    """A database that a newer version has migrated is left alone: this version runs on until it is replaced."""
+    await asyncio.to_thread(upgrade, url)
+
+    async def age(connection: AsyncConnection) -> None:
+        await connection.execute(text("UPDATE alembic_version SET version_num = 'from-the-future'"))
+
+    await database.write(age)
+    await prepare(url, database)
+
+    assert await of(database, differences) == []
+
+
+def test_many_processes(tmp_path: Path) -> None:
+    """Of many that begin at once on no file, each finds the tables."""
+    url = f"sqlite:///{tmp_path}/gateway.db"
+    with ProcessPoolExecutor(6) as pool:
+        outcomes = list(pool.map(prepare_sqlite, [url] * 6))
+    connection = sqlite3.connect(tmp_path / "gateway.db")
+    found = [
+        connection.execute(what).fetchone() for what in ("SELECT count(*) FROM alembic_version", "PRAGMA journal_mode")
+    ]
+    connection.close()
+
+    assert outcomes == [None] * 6
+    assert found == [(1,), ("wal",)]
+
+
+def test_what_the_last_release_left(tmp_path: Path) -> None:
+    """Where `migrate` of the release without tables has made its table of revisions, the others are added."""
+    path = tmp_path / "gateway.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+    connection.close()
+
+    prepare_sqlite(f"sqlite:///{path}")
+
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    connection.close()
+    assert found == [(HEAD,)]
+
+
+def test_no_place(tmp_path: Path) -> None:
+    """A file that cannot be made is told of in one line."""
+    with pytest.raises(StoreUnavailable, match=r"^OperationalError: unable to open database file$"):
+        prepare_sqlite(f"sqlite:///{tmp_path}/nowhere/gateway.db")
+
+
+def test_no_database(tmp_path: Path) -> None:
+    """A file that is something else is left as it is."""
+    path = tmp_path / "gateway.db"
+    path.write_text("this is no database, but long enough to look like one that is broken" * 20)
+
+    with pytest.raises(StoreUnavailable, match="not a database"):
+        prepare_sqlite(f"sqlite:///{path}")
+
+    assert path.read_text().startswith("this is no database")
