@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal
 
 Residency = Literal["any", "sg_only", "id_only"]
@@ -102,3 +103,8 @@ class Key:
     log_bodies: bool = False
     expires_s: float | None = None
     revoked_now: bool = False
+
+
+def session_key(tenant: str, session_id: str) -> str:
+    """What a session's spending is counted under: the ids are of the callers' choice, and unique in a tenant only."""
+    return sha256(f"{tenant}\0{session_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

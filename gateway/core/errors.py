@@ -75,6 +75,14 @@ RATE_LIMIT_EXCEEDED = ErrorKind(
     "rate_limit_exceeded", 429, "requests", "rate_limit_error",
     "Too many requests this minute for this key.", retry_after_s=1,
 )
+# The same to programs; OpenAI tells the two apart by their type.
+TOKEN_LIMIT_EXCEEDED = replace(
+    RATE_LIMIT_EXCEEDED, openai_type="tokens", message="Too many tokens this minute for this key."
+)
+BUDGET_EXCEEDED = ErrorKind(
+    "budget_exceeded", 402, "insufficient_quota", "billing_error",
+    "The budget does not cover this request.", retry="never",
+)
 INFLIGHT_CAP = ErrorKind(
     "inflight_cap", 429, "requests", "rate_limit_error",
     "Too many requests of this key are running at once.", retry_after_s=1,
@@ -96,6 +104,10 @@ STORAGE_UNAVAILABLE = ErrorKind(
 SHUTTING_DOWN = ErrorKind(
     "shutting_down", 503, "server_error", "api_error",
     "The gateway is shutting down.", retry_after_s=1,
+)
+LIMITS_UNAVAILABLE = ErrorKind(
+    "limits_unavailable", 503, "server_error", "api_error",
+    "The limits of this key cannot be told right now.", retry_after_s=1,
 )
 PROVIDER_TIMEOUT = ErrorKind(
     "provider_timeout", 504, "provider_error", "timeout_error",
@@ -120,6 +132,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     INVALID_REQUEST,
     INVALID_HOST,
     INVALID_API_KEY,
+    BUDGET_EXCEEDED,
     RESIDENCY_DENIED,
     RIGHT_DENIED,
     NOT_FOUND,
@@ -137,6 +150,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     OVERLOADED,
     STORAGE_UNAVAILABLE,
     SHUTTING_DOWN,
+    LIMITS_UNAVAILABLE,
     PROVIDER_TIMEOUT,
     GATEWAY_TIMEOUT,
     STREAM_INTERRUPTED,

@@ -25,6 +25,8 @@ class Limits(Struct, frozen=True, gc=False):
     Attributes:
         rpm_remaining: Of the rate alone; what burst credits add is not in it.
         burst_active: Whether the minute goes beyond the rate, on credits.
+        weighted: The tenant's allowance of the month; `weighted_remaining` what was left of it for this call and later
+            ones, below 0 where more was used.
         is_blind: Whether the shared counters could not be asked, and this process's part of the limits was.
     """
 
@@ -34,6 +36,8 @@ class Limits(Struct, frozen=True, gc=False):
     tpm_remaining: int | None = None
     burst_active: bool = False
     burst_credits: int | None = None
+    burst_capacity: int | None = None
+    weighted: int | None = None
     weighted_remaining: int | None = None
     is_blind: bool = False
 

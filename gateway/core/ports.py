@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
-from gateway.core.accounts import Key, Tier
+from gateway.core.accounts import Key, Scope, Tier
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import ErrorKind
 from gateway.core.exchange import Limits
@@ -124,6 +124,35 @@ class Counters(Protocol):
 
     def standing(self, key: Key) -> Limits:
         """Where *key* stood last, as far as this process has seen: for answers to what was never admitted."""
+
+
+class Booked(Struct, frozen=True, gc=False):
+    """
+    What the ledger has of one scope in one period.
+
+    Attributes:
+        recorded: The requests in it that were recorded within the last two minutes, and those that were asked about:
+            their counters may be told of them a second time.
+    """
+
+    nano_usd: int = 0
+    weighted: int = 0
+    recorded: tuple[str, ...] = ()
+
+
+class Spending(Protocol):
+    """What has been spent, by the ledger."""
+
+    async def booked(self, scope: Scope, owner: str, since_ms: int, ids: Collection[str]) -> Booked:
+        """
+        All that was charged to *owner*, a key, a tenant or a session's digest, for calls admitted from *since_ms* on.
+
+        Args:
+            ids: Requests that may be in it, however long ago they were recorded.
+
+        Raises:
+            StoreUnavailable: That cannot be told now.
+        """
 
 
 class Ledger(Protocol):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 
-from gateway.core.accounts import Key
+from gateway.core.accounts import Key, Scope
 from gateway.core.credentials import digest_of
-from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
-from gateway.core.ports import Admitted, Order, Refused, Spent
+from gateway.core.ports import Admitted, Booked, Order, Refused, Spending, Spent, StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.policy.window import Verdict, Window, take
+from gateway.policy.admission import Admission
+from gateway.policy.entitlement import Entitlement, Entitlements
+from gateway.policy.limits import answer, limits_of, refused_blind, usage
+from gateway.policy.periods import start_ms
+from gateway.policy.verdict import Open, Verdict
 
-_INFLIGHT_RETRY_S = float(INFLIGHT_CAP.retry_after_s or 1)  # nobody knows when a running request will end
+_FOR_EVER_MS = 10**15  # what this process holds ends with it
 
 
 class MemoryKeys:
@@ -48,85 +51,97 @@ class MemoryKeys:
         self._keys = {digest_of(secret): key for secret, key in table.items()}
 
 
+class NoSpending:
+    """Implements `Spending` where nothing has been spent, or nothing is kept of it."""
+
+    async def booked(self, scope: Scope, owner: str, since_ms: int, ids: Collection[str]) -> Booked:
+        return Booked()
+
+
 class MemoryCounters:
     """
-    Requests per minute and at once, per key id.
+    Everything that keys are limited in, counted in this process.
 
-    `admit` does not await, so two requests can never both take the last place. Windows are dropped when they have
-    ended, so memory is bounded by the keys seen in the last minute.
+    Nothing is awaited between a check and what it takes, so two requests can never both take the last place. What an
+    account has spent is loaded when it is first drawn on. Memory is bounded by the keys seen of late.
 
     Args:
-        clock_s: Monotonic seconds.
-        share: Worker processes that serve the same keys. Each enforces its part of a limit, rounded up, so that
-            together they admit the limit and at most `share - 1` more. What is left is this process's part.
+        clock_s: Epoch seconds that never go back.
+        share: Worker processes that serve the same keys. Each enforces its part of a limit (`part_of`); what is left
+            is this process's part.
+        succeeds: Whether it takes the place of one of them that has ended: what that had spent of its part cannot be
+            told from what the others did, so all of it counts against this one's.
     """
 
-    def __init__(self, clock_s: Callable[[], float], share: int = 1) -> None:
+    def __init__(
+        self, clock_s: Callable[[], float], share: int = 1, spending: Spending | None = None, *, succeeds: bool = False
+    ) -> None:
         if share < 1:
             raise ValueError("share must be at least 1")
         self._clock_s = clock_s
-        self._share = share
-        self._windows: OrderedDict[str, Window] = OrderedDict()  # in the order of opening
-        self._running: dict[str, set[str]] = {}
-        self._holders: dict[str, str] = {}  # key by request
+        self._loaded_share = 1 if succeeds else share
+        self._spending = spending or NoSpending()
+        self._machine = Admission(lease_ms=_FOR_EVER_MS, hold_ms=_FOR_EVER_MS)
+        self._entitlements = Entitlements(share)
+        self._whole = Entitlements()
+        self._open: dict[str, Open] = {}
 
     async def admit(self, order: Order) -> Admitted | Refused:
         """
-        Take a place of the order's key for its request. A refusal spends nothing.
+        Take all that *order* needs, or nothing. A refusal spends nothing.
 
         Raises:
             ValueError: The request holds a place already: it would be counted once and released once for two requests.
         """
-        key, request_id = order.key, order.request_id
-        now_s = self._clock_s()
-        running = self._running.get(key.id, set())
-        if request_id in running:
+        if order.request_id in self._open:
             raise ValueError("the request holds a place already")
-        window, verdict = self._take(key, now_s)
-        if not verdict.allowed:
-            return Refused(RATE_LIMIT_EXCEEDED, verdict.retry_after_s, Limits(key.tier.rpm, 0))
-        remaining = None if key.tier.rpm is None else verdict.remaining
-        cap = key.tier.inflight
-        if cap is not None and len(running) >= self._part(cap):
-            unspent = None if remaining is None else remaining + 1
-            return Refused(INFLIGHT_CAP, _INFLIGHT_RETRY_S, Limits(key.tier.rpm, unspent))
-        if window is not None:
-            self._windows[key.id] = window  # ended ones are gone, so a new window always comes last
-        running.add(request_id)
-        self._running[key.id] = running
-        self._holders[request_id] = key.id
-        return Admitted(Limits(key.tier.rpm, remaining), now_s, order.nano_usd.need, order.weighted.need)
+        limits = self._entitlements.of(order.key, order.session_id)
+        verdict = self._machine.admit(order, limits, self._now_ms())
+        while verdict.step == "load":
+            try:
+                await self._load(limits, verdict)
+            except StoreUnavailable:
+                return refused_blind(limits)
+            verdict = self._machine.admit(order, limits, self._now_ms())
+        if verdict.step == "admitted":
+            self._open[order.request_id] = verdict.open_of(order, limits)
+        return answer(verdict, limits, self._whole.of(order.key, order.session_id))
 
     def settle(self, request_id: str, spent: Spent) -> None:
-        """Give the place of *request_id* back; one that is not held changes nothing."""
-        key_id = self._holders.pop(request_id, None)
-        if key_id is None:
-            return
-        running = self._running[key_id]
-        running.remove(request_id)
-        if not running:
-            del self._running[key_id]
+        """Give back what *request_id* holds, and book; one that holds nothing changes nothing."""
+        open_ = self._open.pop(request_id, None)
+        if open_ is not None:
+            self._machine.settle(open_, spent, self._now_ms())
 
     def standing(self, key: Key) -> Limits:
-        return Limits(key.tier.rpm)
+        limits = self._entitlements.of(key, None)
+        return limits_of(self._machine.standing(limits, self._now_ms()), limits, self._whole.of(key, None))
+
+    async def usage_limits(self, key: Key) -> dict[str, object]:
+        """Every limit of *key*: see `policy.limits.usage`. Raises StoreUnavailable."""
+        limits, now_ms = self._entitlements.of(key, None), self._now_ms()
+        standing = self._machine.standing(limits, now_ms)
+        if not all(count.is_loaded for count in standing.tallies):
+            await self._load(limits, Verdict("load", now_ms, 0, standing))
+            standing = self._machine.standing(limits, now_ms)
+        return usage(limits, standing, now_ms)
 
     def __len__(self) -> int:
         """Entries held: what the memory bound is about."""
-        return len(self._windows) + len(self._running)
+        return len(self._machine) + len(self._open)
 
-    def _part(self, limit: int) -> int:
-        return -(-limit // self._share)
+    def _now_ms(self) -> int:
+        return int(self._clock_s() * 1000)
 
-    def _take(self, key: Key, now_s: float) -> tuple[Window | None, Verdict]:
-        self._drop_ended(now_s)
-        if key.tier.rpm is None:
-            return None, Verdict(allowed=True, remaining=0)
-        return take(self._windows.get(key.id), now_s, self._part(key.tier.rpm))
-
-    def _drop_ended(self, now_s: float) -> None:
-        windows = self._windows
-        while windows and now_s >= next(iter(windows.values())).ends_s:
-            windows.popitem(last=False)
+    async def _load(self, limits: Entitlement, verdict: Verdict) -> None:
+        """Load what is not. Several calls may do so at once: the first that is done counts."""
+        for account, count in zip(limits.accounts, verdict.standing.tallies, strict=True):
+            if not count.is_loaded:
+                since_ms = start_ms(account.period, count.period)
+                booked = await self._spending.booked(account.scope, account.owner, since_ms, ())
+                spent = booked.nano_usd if account.is_money else booked.weighted
+                part = -(-spent // self._loaded_share)
+                self._machine.load(account, count.period, part, (), self._now_ms())
 
 
 class MemoryLedger:

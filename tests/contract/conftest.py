@@ -2,5 +2,6 @@
 
 from tests.contract.databases import database, tabled, url
 from tests.support.postgres import postgres
+from tests.support.redis import redis, shared_redis
 
-__all__ = ["database", "postgres", "tabled", "url"]
+__all__ = ["database", "postgres", "redis", "shared_redis", "tabled", "url"]

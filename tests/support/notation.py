@@ -153,9 +153,7 @@ RST = reset()
 HANG = stall()
 
 
-def GC(
-    *parts: dict[str, Any], finish: str | None = None, tokens: tuple[int, ...] | None = None, **more: Any
-) -> bytes:
+def GC(*parts: dict[str, Any], finish: str | None = None, tokens: tuple[int, ...] | None = None, **more: Any) -> bytes:
     """A chunk of Gemini's dialect, in its line endings; *tokens* are prompt, answer and thoughts."""
     candidate: dict[str, Any] = {"index": 0}
     if parts:

@@ -119,7 +119,8 @@ def test_failed_probes_double_the_open_time_up_to_thirty_seconds() -> None:
         breaker.failed(now_s)
 
     assert (
-        times, [breaker.allow(now_s + 4.9), breaker.allow(now_s + 5.0)],
+        times,
+        [breaker.allow(now_s + 4.9), breaker.allow(now_s + 5.0)],
     ) == ([5.0, 10.0, 20.0, 30.0, 30.0], [False, True])
 
 

@@ -47,7 +47,13 @@ def decide(
     spread: float = 0.0,
 ) -> Try | None:
     return next_try(
-        candidates, attempts, now_s=now_s, deadline_s=deadline_s, allow=allow, may_retry=may_retry, rules=RULES,
+        candidates,
+        attempts,
+        now_s=now_s,
+        deadline_s=deadline_s,
+        allow=allow,
+        may_retry=may_retry,
+        rules=RULES,
         spread=spread,
     )
 

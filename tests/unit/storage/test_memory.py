@@ -12,26 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from gateway.aio import Tasks
-from gateway.core.accounts import Key, Tier
+from gateway.core.accounts import Key
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Order, Refused, Spent
 from gateway.settings import FileTerms
 from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
 from gateway.storage.open import Watchers, open_stores
+from tests.support.books import Clock, key
 from tests.unit.receipts import receipt
-
-
-def key(name: str = "k1", *, rpm: int | None = None, inflight: int | None = None) -> Key:
-    return Key(name, "acme", Tier("test", rpm=rpm, inflight=inflight))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -84,7 +73,7 @@ async def test_rpm_is_counted_down_and_refused(clock: Clock) -> None:
     assert [first, second, third, fourth] == [
         Admitted(Limits(2, 1), 1000.0),
         Admitted(Limits(2, 0), 1015.0),
-        Refused(RATE_LIMIT_EXCEEDED, 45.0, Limits(2, 0)),
+        Refused(RATE_LIMIT_EXCEEDED, 45.0, Limits(2, 0), "2 per minute"),
         Admitted(Limits(2, 1), 1060.0),
     ]
 
@@ -97,7 +86,7 @@ async def test_inflight_refusal_spends_nothing(clock: Clock) -> None:
     counters.settle("r1", Spent())
     admitted = await counters.admit(Order(mine, "r2"))
 
-    assert [refused, admitted] == [Refused(INFLIGHT_CAP, 1.0, Limits(5, 4)), Admitted(Limits(5, 3), 1000.0)]
+    assert [refused, admitted] == [Refused(INFLIGHT_CAP, 1, Limits(5, 4), "1 at once"), Admitted(Limits(5, 3), 1000.0)]
 
 
 async def test_no_limits(clock: Clock) -> None:
@@ -149,7 +138,7 @@ async def test_memory_is_bounded_by_the_last_minute(clock: Clock) -> None:
         await counters.admit(Order(mine, "r"))
         counters.settle("r", Spent())
 
-    assert len(counters) == 60
+    assert len(counters) <= 120  # each admission looks at two: what has ended is gone within as many more
 
 
 def test_share_below_one_is_refused(clock: Clock) -> None:
@@ -214,7 +203,7 @@ class Interleavings(RuleBasedStateMachine):
         last = key("last")
         asyncio.run(self.counters.admit(Order(last, "last")))
         self.counters.settle("last", Spent())
-        assert len(self.counters) == 0
+        assert len(self.counters) <= 1
 
 
 TestInterleavings = Interleavings.TestCase
@@ -248,6 +237,6 @@ async def test_open_stores(clock: Clock, tmp_path: Path) -> None:
     assert mine == key(rpm=4)
     assert [await stores.counters.admit(Order(mine, "r1")), await stores.counters.admit(Order(mine, "r2"))] == [
         Admitted(Limits(4, 0), 1000.0),
-        Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0)),
+        Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0), "4 per minute"),
     ]
     assert stores.ledger.receipts == (receipt(),)

@@ -1,0 +1,132 @@
+"""Limits as callers are told of them: in answers, in headers, and on their own page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gateway.core.errors import (
+    BUDGET_EXCEEDED,
+    INFLIGHT_CAP,
+    LIMITS_UNAVAILABLE,
+    RATE_LIMIT_EXCEEDED,
+    TOKEN_LIMIT_EXCEEDED,
+    ErrorKind,
+)
+from gateway.core.exchange import Limits
+from gateway.core.money import format_nano
+from gateway.core.ports import Admitted, Refused
+from gateway.policy.entitlement import Entitlement
+from gateway.policy.periods import end_ms
+from gateway.policy.rates import MINUTE_MS
+from gateway.policy.verdict import Standing, Step, Verdict
+
+
+def answer(verdict: Verdict, limits: Entitlement, whole: Entitlement) -> Admitted | Refused:
+    """
+    *verdict*, which neither waits nor loads, as the pipeline is told of it.
+
+    Args:
+        limits: What was enforced.
+        whole: The limits as they are told: all of what *limits* may be a process's part of.
+    """
+    shown = limits_of(verdict.standing, limits, whole, verdict.weighted)
+    if verdict.step == "admitted":
+        return Admitted(shown, verdict.at_ms / 1000, verdict.money, verdict.weighted)
+    if verdict.step == "account":
+        return Refused(BUDGET_EXCEEDED, None, shown, whole.accounts[verdict.place].words)
+    kind, words = _met(verdict.step, whole)
+    retry_s = verdict.retry_ms / 1000 if verdict.retry_ms else None
+    return Refused(kind, retry_s if retry_s is not None else kind.retry_after_s, shown, words)
+
+
+def limits_of(
+    standing: Standing, limits: Entitlement, whole: Entitlement, own_weighted: int = 0, *, is_blind: bool = False
+) -> Limits:  # fmt: skip
+    """
+    What callers are shown of *standing*: how much there is of *whole*, and what is left of *limits*.
+
+    Args:
+        own_weighted: What the call itself holds of the allowance: what remains of it is told without.
+    """
+    rate, tpm = limits.rate, limits.tpm
+    bursts = rate is not None and rate.capacity > 0
+    allowance, remaining = None, None
+    for account, count in zip(limits.accounts, standing.tallies, strict=False):
+        if not account.is_money and count.is_loaded:
+            allowance, remaining = account.limit, count.left_of(account) + account.amount_of(0, own_weighted)
+    return Limits(
+        rpm=whole.rate.rpm if whole.rate else None,
+        rpm_remaining=max(0, rate.rpm - standing.used) if rate else None,
+        tpm=whole.tpm,
+        tpm_remaining=max(0, tpm - standing.tokens_used) if tpm is not None else None,
+        burst_active=rate is not None and standing.used > rate.rpm,
+        burst_credits=standing.credits if bursts else None,
+        burst_capacity=rate.capacity if rate is not None and bursts else None,
+        weighted=allowance,
+        weighted_remaining=remaining,
+        is_blind=is_blind,
+    )
+
+
+def refused_blind(limits: Entitlement) -> Refused:
+    """The answer to a call whose limits cannot be told."""
+    return Refused(LIMITS_UNAVAILABLE, LIMITS_UNAVAILABLE.retry_after_s, _unseen(limits))
+
+
+def admitted_blind(limits: Entitlement, at_s: float) -> Admitted:
+    """The same to one of a key that is let in then."""
+    return Admitted(_unseen(limits), at_s)
+
+
+def _unseen(limits: Entitlement) -> Limits:
+    return Limits(rpm=limits.rate.rpm if limits.rate else None, tpm=limits.tpm, is_blind=True)
+
+
+def _met(step: Step, limits: Entitlement) -> tuple[ErrorKind, str]:
+    if step == "tpm":
+        return TOKEN_LIMIT_EXCEEDED, f"{limits.tpm} tokens per minute"
+    if step == "inflight":
+        return INFLIGHT_CAP, f"{limits.inflight} at once"
+    assert limits.rate is not None, "nothing else has a minute"
+    return RATE_LIMIT_EXCEEDED, f"{limits.rate.rpm} per minute"
+
+
+def usage(limits: Entitlement, standing: Standing, at_ms: int) -> dict[str, object]:
+    """Every limit with what is used, held and left of it, for its owner; times as RFC 3339, money as decimals."""
+    rows: list[dict[str, object]] = []
+    if limits.rate is not None:
+        rows.append(
+            _row("requests_per_minute", "key", limits.rate.rpm, standing.used, 0, standing.opened_ms + MINUTE_MS)
+        )
+        if limits.rate.capacity:
+            spent = limits.rate.capacity - standing.credits
+            rows.append(_row("burst_credits", "key", limits.rate.capacity, spent, 0, None))
+    if limits.tpm is not None:
+        ends_ms = standing.tokens_opened_ms + MINUTE_MS
+        rows.append(_row("tokens_per_minute", "key", limits.tpm, standing.tokens_used, 0, ends_ms))
+    if limits.inflight is not None:
+        rows.append(_row("requests_at_once", "key", limits.inflight, 0, standing.running, None))
+    for account, count in zip(limits.accounts, standing.tallies, strict=True):
+        name = f"usd_per_{account.period}" if account.is_money else "weighted_tokens_per_month"
+        ends = end_ms(account.period, count.period)
+        row = _row(name, account.scope, account.limit, count.used, count.held, ends)
+        if account.is_money:
+            row |= {key: format_nano(value) for key, value in row.items() if isinstance(value, int)}
+        rows.append(row)
+    return {"object": "list", "at": _rfc3339(at_ms), "data": rows}
+
+
+def _row(name: str, scope: str, limit: int, used: int, held: int, ends_ms: int | None) -> dict[str, object]:
+    return {
+        "limit": name,
+        "scope": scope,
+        "max": limit,
+        "used": used,
+        "held": held,
+        "remaining": max(0, limit - used - held),
+        "resets_at": None if ends_ms is None else _rfc3339(ends_ms),
+    }
+
+
+def _rfc3339(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,385 @@
+-- Admission in Redis: the machine of policy/admission.py, step by step; a property test compares the two.
+--
+-- KEYS[1] is the epoch's key and ends in "epoch"; every other name begins as it does, so that all lie in one slot.
+-- ARGV[1] names the step, ARGV[2] is the time in epoch milliseconds, "0" for the server's own (tests alone set it).
+-- Numbers stay below 2^53, up to where doubles are exact, and are written without an exponent.
+
+local STEP, PREFIX = ARGV[1], string.sub(KEYS[1], 1, #KEYS[1] - 5)
+local MINUTE, DAY = 60000, 86400000
+local DONE = 3600000     -- as DONE_MS in policy/admission.py
+local KEPT = 2 * DAY     -- an account that nobody draws on is loaded again after that; holds do not live so long
+local SWEPT = 100        -- expired holds that one step settles
+
+local floor, max, min = math.floor, math.max, math.min
+local call = redis.call
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+local clock = call('TIME')
+local now = tonumber(ARGV[2])
+if now == 0 then
+  now = tonumber(clock[1]) * 1000 + floor(tonumber(clock[2]) / 1000)
+end
+
+local function be_born(run)
+  local id = whole(tonumber(clock[1]) * 1000000 + tonumber(clock[2]))
+  call('DEL', KEYS[1])
+  call('HSET', KEYS[1], 'id', id, 'born', whole(now), 'run', run)
+  call('PEXPIRE', KEYS[1], DAY)
+  return id, now
+end
+
+local known = call('HMGET', KEYS[1], 'id', 'born', 'run')
+local epoch, born = known[1], tonumber(known[2])
+if not epoch then
+  epoch, born = be_born(STEP == 'tick' and ARGV[3] or '')
+end
+
+-- Accounts ---------------------------------------------------------------------------------------------------------
+
+local function number_of(period)
+  if period == 'total' then return 0 end
+  local day = floor(now / DAY)
+  if period == 'day' then return day end
+  if period == 'week' then return floor((day + 3) / 7) end
+  -- Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days, with years that begin in March
+  local shifted = day + 719468
+  local era = floor(shifted / 146097)
+  local of_era = shifted - era * 146097
+  local year = floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
+  local of_year = of_era - (365 * year + floor(year / 4) - floor(year / 100))
+  local month = floor((5 * of_year + 2) / 153) + 2
+  return (year + era * 400) * 12 + month
+end
+
+local function stored(name)
+  local key = PREFIX .. 'account:' .. name
+  local f = call('HMGET', key, 'epoch', 'period', 'used', 'held', 'loaded', 'done')
+  if f[1] ~= epoch then return nil, key end
+  return {
+    key = key, period = tonumber(f[2]), used = tonumber(f[3]), held = tonumber(f[4]),
+    loaded = f[5] == '1', done = f[6] == '1',
+  }, key
+end
+
+local function tally(name, period)
+  local number = number_of(period)
+  local one, key = stored(name)
+  if one and one.period >= number then return one end
+  return {key = key, period = number, used = 0, held = 0, loaded = one ~= nil and one.loaded, done = false}
+end
+
+local function write(one)
+  call('HSET', one.key, 'epoch', epoch, 'period', whole(one.period), 'used', whole(one.used), 'held', whole(one.held),
+    'loaded', one.loaded and '1' or '0', 'done', one.done and '1' or '0')
+  call('PEXPIRE', one.key, KEPT)
+end
+
+-- Ids by epoch and period, so that what is lost or over needs no cleaning up.
+local function beside(one, what)
+  return one.key .. ':' .. what .. ':' .. epoch .. ':' .. whole(one.period)
+end
+
+local function is_done(one, request)
+  if not one.done then return false end
+  local until_ms = call('ZSCORE', beside(one, 'done'), request)
+  return until_ms and tonumber(until_ms) > now
+end
+
+local function note_done(one, request)
+  one.done = true
+  call('ZADD', beside(one, 'done'), whole(now + DONE), request)
+  call('PEXPIRE', beside(one, 'done'), DONE)
+end
+
+local function book(one, request, amount)
+  if not one.loaded then
+    call('HSET', beside(one, 'pending'), request, whole(amount))
+    call('PEXPIRE', beside(one, 'pending'), KEPT)
+  elseif not is_done(one, request) then
+    one.used = one.used + amount
+  end
+end
+
+-- Holds: holder, opened, reserved and then name, period, is_money, amount of each account, in lines ------------------
+
+local function hold(request, fields, hold_ms)
+  local key = PREFIX .. 'hold:' .. request
+  call('SET', key, table.concat(fields, '\n'), 'PX', KEPT)
+  call('ZADD', PREFIX .. 'open', whole(now + hold_ms), request)
+  call('PEXPIRE', PREFIX .. 'open', KEPT)
+end
+
+local function taken_hold(request)
+  local key = PREFIX .. 'hold:' .. request
+  local text = call('GET', key)
+  call('ZREM', PREFIX .. 'open', request)
+  if not text then return nil end
+  call('DEL', key)
+  local fields = {}
+  for field in string.gmatch(text .. '\n', '(.-)\n') do fields[#fields + 1] = field end
+  return fields
+end
+
+-- Books *spent*, or where there is none what was held.
+local function close_hold(request, fields, spent)
+  for at = 4, #fields, 4 do
+    local one = stored(fields[at])
+    if one and one.period == tonumber(fields[at + 1]) then
+      local held = tonumber(fields[at + 3])
+      one.held = one.held - held
+      book(one, request, spent and spent[fields[at + 2]] or held)
+      write(one)
+    end
+  end
+end
+
+-- Minutes ------------------------------------------------------------------------------------------------------------
+
+local function current_rate(f, rpm, capacity, refill)
+  local opened = tonumber(f[1] or '')
+  if not opened then return {opened = now, used = 0, credits = capacity} end
+  local used, credits = tonumber(f[2]), tonumber(f[3])
+  if opened > now then return {opened = now, used = used, credits = min(credits, capacity)} end
+  local idle = floor((now - opened) / MINUTE)
+  if idle == 0 then return {opened = opened, used = used, credits = min(credits, capacity)} end
+  local earned = min(max(0, rpm - used), refill) + (idle - 1) * min(rpm, refill)
+  return {opened = now, used = 0, credits = min(capacity, credits + earned)}
+end
+
+local function current_tokens(f)
+  local opened = tonumber(f[4] or '')
+  if not opened or now >= opened + MINUTE then return {opened = now, used = 0} end
+  return {opened = min(opened, now), used = tonumber(f[5])}
+end
+
+local function minute_of(holder)
+  local key = PREFIX .. 'minute:' .. holder
+  return key, call('HMGET', key, 'opened', 'used', 'credits', 'tokens_opened', 'tokens')
+end
+
+-- Admission ----------------------------------------------------------------------------------------------------------
+
+local function admit()
+  local lease_ms, hold_ms, rejoin_ms = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+  local request, holder = ARGV[6], ARGV[7]
+  local rpm, capacity, refill = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+  local tpm, tokens_asked, inflight = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+  local need = {['1'] = tonumber(ARGV[14]), ['0'] = tonumber(ARGV[16])}
+  local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
+  local looks = STEP == 'look'
+  if not looks and #ARGV > 17 and now < born + rejoin_ms then
+    return {'wait', whole(now), epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0, 0}
+  end
+
+  local rate, tokens, running, key, f = nil, nil, 0, nil, nil
+  if rpm >= 0 or tpm >= 0 then key, f = minute_of(holder) end
+  if rpm >= 0 then rate = current_rate(f, rpm, capacity, refill) end
+  if tpm >= 0 then tokens = current_tokens(f) end
+  local places = PREFIX .. 'running:' .. holder
+  if inflight >= 0 then
+    call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
+    running = call('ZCARD', places)
+  end
+  local accounts = {}
+  for at = 18, #ARGV, 5 do
+    local one = tally(ARGV[at], ARGV[at + 1])
+    one.name, one.money, one.limit, one.hard = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4] == '1'
+    accounts[#accounts + 1] = one
+  end
+
+  local function reply(step, retry_ms, money, weighted, place)
+    local out = {
+      step, whole(now), epoch, rate and rate.used or 0, rate and rate.credits or 0, rate and whole(rate.opened) or 0,
+      tokens and whole(tokens.used) or 0, running, retry_ms or 0, whole(money or 0), whole(weighted or 0), place or 0,
+    }
+    for _, one in ipairs(accounts) do
+      out[#out + 1] = whole(one.used)
+      out[#out + 1] = whole(one.held)
+      out[#out + 1] = one.loaded and 1 or 0
+      out[#out + 1] = one.period
+    end
+    if tokens then out[#out + 1] = whole(tokens.opened) end
+    return out
+  end
+
+  if looks then return reply('admitted') end
+  if rate and not (rate.used < rpm or (rate.credits > 0 and rate.used < 2 * rpm)) then
+    return reply('rpm', rate.opened + MINUTE - now)
+  end
+  local reserved = 0
+  if tokens then
+    reserved = min(tokens_asked, tpm)
+    if tokens.used + reserved > tpm then return reply('tpm', tokens.opened + MINUTE - now) end
+  end
+  if inflight >= 0 and running >= inflight then return reply('inflight') end
+  for _, one in ipairs(accounts) do
+    if not one.loaded then return reply('load') end
+  end
+  local granted = {['1'] = need['1'], ['0'] = need['0']}
+  for place, one in ipairs(accounts) do
+    if one.hard and need[one.money] > 0 then
+      local left = one.limit - one.used - one.held
+      if left < need[one.money] then
+        if left < max(1, least[one.money]) then return reply('account', 0, 0, 0, place - 1) end
+        granted[one.money] = min(granted[one.money], left)
+      end
+    end
+  end
+
+  if rate then
+    if rate.used >= rpm then rate.credits = rate.credits - 1 end
+    rate.used = rate.used + 1
+    call('HSET', key, 'opened', whole(rate.opened), 'used', rate.used, 'credits', rate.credits)
+  end
+  if tokens then
+    tokens.used = tokens.used + reserved
+    call('HSET', key, 'tokens_opened', whole(tokens.opened), 'tokens', whole(tokens.used))
+  end
+  if rate or tokens then
+    local kept = MINUTE
+    local missing = rate and capacity - rate.credits or 0
+    if missing > 0 then kept = kept + MINUTE * math.ceil(missing / max(1, min(rpm, refill))) end
+    call('PEXPIRE', key, whole(kept))
+  end
+  if inflight >= 0 then
+    call('ZADD', places, whole(now + lease_ms), request)
+    call('PEXPIRE', places, lease_ms)
+    running = running + 1
+  end
+  if #accounts > 0 or reserved > 0 then
+    local fields = {holder, tokens and whole(tokens.opened) or '0', whole(reserved)}
+    for _, one in ipairs(accounts) do
+      local amount = one.hard and granted[one.money] or 0
+      one.held = one.held + amount
+      write(one)
+      fields[#fields + 1] = one.name
+      fields[#fields + 1] = whole(one.period)
+      fields[#fields + 1] = one.money
+      fields[#fields + 1] = whole(amount)
+    end
+    hold(request, fields, hold_ms)
+  end
+  return reply('admitted', 0, granted['1'], granted['0'])
+end
+
+-- ARGV: request, holder or "", tokens, nano-USD, weighted tokens, epoch of admission; name, period, its number and
+-- is_money of each account.
+local function settle()
+  local request, holder = ARGV[3], ARGV[4]
+  local spent = {['1'] = tonumber(ARGV[6]), ['0'] = tonumber(ARGV[7])}
+  if holder ~= '' then call('ZREM', PREFIX .. 'running:' .. holder, request) end
+  local fields = taken_hold(request)
+  if fields then
+    if holder == '' then call('ZREM', PREFIX .. 'running:' .. fields[1], request) end
+    local reserved = tonumber(fields[3])
+    if reserved > 0 then
+      local key = PREFIX .. 'minute:' .. fields[1]
+      local f = call('HMGET', key, 'tokens_opened', 'tokens')
+      if f[1] == fields[2] then
+        call('HSET', key, 'tokens', whole(max(0, tonumber(f[2]) + tonumber(ARGV[5]) - reserved)))
+      end
+    end
+    close_hold(request, fields, spent)
+  elseif ARGV[8] ~= epoch then
+    for at = 9, #ARGV, 4 do
+      local one = tally(ARGV[at], ARGV[at + 1])
+      if one.period == tonumber(ARGV[at + 2]) then
+        book(one, request, spent[ARGV[at + 3]])
+        if one.loaded then note_done(one, request) end
+        write(one)
+      end
+    end
+  end
+  return epoch
+end
+
+-- ARGV: lease, hold; request and holder ("" where it has no place) of each. Returns those that have no hold.
+local function renew()
+  local lease_ms, hold_ms, missing = tonumber(ARGV[3]), tonumber(ARGV[4]), {}
+  for at = 5, #ARGV, 2 do
+    local request, holder = ARGV[at], ARGV[at + 1]
+    if holder ~= '' then
+      local places = PREFIX .. 'running:' .. holder
+      call('ZADD', places, whole(now + lease_ms), request)
+      call('PEXPIRE', places, lease_ms)
+    end
+    if call('EXISTS', PREFIX .. 'hold:' .. request) == 1 then
+      call('ZADD', PREFIX .. 'open', whole(now + hold_ms), request)
+      call('PEXPIRE', PREFIX .. 'hold:' .. request, KEPT)
+      call('PEXPIRE', PREFIX .. 'open', KEPT)
+    else
+      missing[#missing + 1] = request
+    end
+  end
+  return missing
+end
+
+-- ARGV: hold, request, holder; name, period, its number, is_money and amount of each account.
+local function register()
+  local request, fields = ARGV[4], {ARGV[5], '0', '0'}
+  if call('EXISTS', PREFIX .. 'hold:' .. request) == 1 then return epoch end
+  for at = 6, #ARGV, 5 do
+    local one = tally(ARGV[at], ARGV[at + 1])
+    if one.period == tonumber(ARGV[at + 2]) then
+      one.held = one.held + tonumber(ARGV[at + 4])
+      write(one)
+    end
+    fields[#fields + 1] = ARGV[at]
+    fields[#fields + 1] = ARGV[at + 2]
+    fields[#fields + 1] = ARGV[at + 3]
+    fields[#fields + 1] = ARGV[at + 4]
+  end
+  hold(request, fields, tonumber(ARGV[3]))
+  return epoch
+end
+
+-- ARGV: epoch, name, period, its number, spent; ids that the ledger has.
+local function load()
+  local one = tally(ARGV[4], ARGV[5])
+  if ARGV[3] ~= epoch or one.loaded or one.period ~= tonumber(ARGV[6]) then return epoch end
+  local recorded = {}
+  for at = 8, #ARGV do
+    recorded[ARGV[at]] = true
+    note_done(one, ARGV[at])
+  end
+  one.used, one.loaded = tonumber(ARGV[7]), true
+  local pending = call('HGETALL', beside(one, 'pending'))
+  for at = 1, #pending, 2 do
+    if not recorded[pending[at]] then one.used = one.used + tonumber(pending[at + 1]) end
+    note_done(one, pending[at])
+  end
+  call('DEL', beside(one, 'pending'))
+  write(one)
+  return epoch
+end
+
+local function pending()
+  return call('HKEYS', beside(tally(ARGV[3], ARGV[4]), 'pending'))
+end
+
+-- ARGV: the server's run id, "" where it is not told. Settles, at what they held, holds that nobody has renewed.
+local function tick()
+  local run = ARGV[3]
+  if run ~= '' and known[1] and known[3] ~= run then
+    if known[3] == '' then
+      call('HSET', KEYS[1], 'run', run)
+    else
+      epoch, born = be_born(run)
+    end
+  end
+  call('PEXPIRE', KEYS[1], DAY)
+  for _, request in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'open', '-inf', whole(now), 'LIMIT', 0, SWEPT)) do
+    local fields = taken_hold(request)
+    if fields then close_hold(request, fields, nil) end
+  end
+  return {epoch, whole(born), whole(now)}
+end
+
+local steps = {
+  admit = admit, look = admit, settle = settle, renew = renew, register = register, load = load, pending = pending,
+  tick = tick,
+}
+return steps[STEP]()
