@@ -49,9 +49,9 @@ from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import FileTerms, Settings, SettingsError, build_catalog, build_keys
 from gateway.siblings import Siblings
-from gateway.storage.books import SqlBooks
 from gateway.storage.open import Watchers, open_stores
 from gateway.storage.preparing import prepare
+from gateway.storage.reading import SqlBooks
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
 from gateway.upstream.guarded import GuardedClient

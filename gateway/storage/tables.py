@@ -8,7 +8,7 @@ have too are theirs.
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -25,6 +25,9 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 # Constraints have names of their own: a later revision has to be able to say which one it drops.
 metadata = MetaData(
@@ -37,8 +40,20 @@ metadata = MetaData(
 )
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+class _Now(FunctionElement[int]):
+    """Epoch milliseconds by the database's clock, while a row is written."""
+
+    inherit_cache = True
+
+
+@compiles(_Now, "sqlite")
+def _now_of_sqlite(element: _Now, compiler: SQLCompiler, **options: Any) -> str:
+    return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"  # 1970 by the Julian calendar's count
+
+
+@compiles(_Now, "postgresql")
+def _now_of_postgres(element: _Now, compiler: SQLCompiler, **options: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"  # not that of the transaction's beginning
 
 
 tiers = Table(
@@ -186,7 +201,7 @@ traces = Table(
     Column("verdicts", JSON, nullable=True),
     Column("params", JSON, nullable=True),
     Column("body_expires_ms", BigInteger, nullable=True, index=True),
-    Column("recorded_ms", BigInteger, nullable=False, default=_now_ms, index=True),  # when the row came here
+    Column("recorded_ms", BigInteger, nullable=False, server_default=_Now(), index=True),  # when the row came
     Index("ix_traces_tenant_started", "tenant", "started_ms"),
     Index("ix_traces_tenant_session", "tenant", "session_id"),
     Index("ix_traces_started", "started_ms"),

@@ -10,9 +10,9 @@ from typing import Any
 from gateway.core.accounts import Key, Right, Tier
 from gateway.http.admin.reading import ReadingDesk
 from gateway.http.admin.routes import AdminTable
-from gateway.storage.books import SqlBooks
 from gateway.storage.database import Database
 from gateway.storage.memory import MemoryKeys
+from gateway.storage.reading import SqlBooks
 from tests.support.admin import AdminDoor, open_admin
 from tests.support.booked import NOON_MS
 from tests.support.door import Reply

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.core.reading import DIMENSIONS, FIGURES, Dimension, Figures, Group, UsageAsked, UsageReport
-from gateway.storage.books import SqlBooks
 from gateway.storage.database import Database
+from gateway.storage.reading import SqlBooks
 from tests.support.booked import DAY_MS, NOON_MS, Row, book, charge, cost, request_id, trace
 
 EVER: dict[str, Any] = {"since_ms": 0, "until_ms": 2**53}
