@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 
 from gateway import telemetry as events
 from gateway.aio import Tasks
+from gateway.core.accounts import Key
 from gateway.core.catalog import Catalog, Route
 from gateway.core.errors import SHUTDOWN, Failure
 from gateway.core.exchange import Exchange
@@ -28,6 +29,8 @@ from gateway.http.admin.routes import AdminTable
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
 from gateway.http.playground import Playground
+from gateway.http.recording import Room
+from gateway.http.replays import Repeater
 from gateway.http.server import GatewayServer, ServerLimits
 from gateway.http.turnstile import Turnstile
 from gateway.imaging.stills import ProcessStills
@@ -49,6 +52,7 @@ from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
 from gateway.settings import FileTerms, Settings, SettingsError, build_catalog, build_keys
 from gateway.siblings import Siblings
+from gateway.storage.idempotency import IdempotencyRules, SqlReplays
 from gateway.storage.open import Watchers, open_stores
 from gateway.storage.preparing import prepare
 from gateway.storage.reading import SqlBooks
@@ -105,6 +109,11 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _holder() -> str:
+    """This process, for people: host, process id and the second of its start."""
+    return f"{socket.gethostname()}:{os.getpid()}:{int(time.time())}"
+
+
 def new_trace_id() -> str:
     """128 bits, as W3C Trace Context wants them. They only have to differ, so no system call is spent on them."""
     return f"{random.getrandbits(128):032x}"
@@ -155,23 +164,25 @@ class App:
             epoch_s=time.time,
             workers=settings.server.workers,
         )
+        kept = settings.idempotency
+        rules = IdempotencyRules(keep_s=kept.keep_s, queue_bytes=kept.max_held_bytes)
+        self._replays = SqlReplays(self._stores.database, _holder(), rules, self._report_crash)
+        room = Room(kept.max_answer_bytes, kept.max_held_bytes)
+        self._repeater = Repeater(self._replays, self._stores.counters, room, self._replayed)
         new_request_id = RequestIds().new
-        hooks = Hooks(
-            new_request_id=new_request_id,
-            new_trace_id=new_trace_id,
-            on_bad_request=self._refused,
-            render_metrics=self._render_metrics,
-            metrics_type=METRICS_TYPE,
-            stream_opened=metrics.stream_opened,
-            stream_closed=metrics.stream_closed,
-        )
         turnstile = Turnstile(time.monotonic)
         self._siblings = siblings
         self._playground = Playground(self._tasks, siblings)
         reading = ReadingDesk(SqlBooks(self._stores.database, _now_ms))
         desk = AdminDesk(AdminTable(reading.routes()), self._stores.keys, _now_ms)
         self._handler = GatewayHandler(
-            self._site(settings), self._stores.keys, hooks, turnstile, playground=self._playground, desk=desk
+            self._site(settings),
+            self._stores.keys,
+            self._hooks(new_request_id),
+            turnstile,
+            playground=self._playground,
+            desk=desk,
+            repeater=self._repeater,
         )
         self._server = GatewayServer(
             self._handler,
@@ -180,6 +191,17 @@ class App:
             on_bad_request=self._refused,
             on_crash=self._crashed,
             new_request_id=new_request_id,
+        )
+
+    def _hooks(self, new_request_id: Callable[[], str]) -> Hooks:
+        return Hooks(
+            new_request_id=new_request_id,
+            new_trace_id=new_trace_id,
+            on_bad_request=self._refused,
+            render_metrics=self._render_metrics,
+            metrics_type=METRICS_TYPE,
+            stream_opened=self._metrics.stream_opened,
+            stream_closed=self._metrics.stream_closed,
         )
 
     async def serve(self, sockets: list[socket.socket]) -> None:
@@ -194,6 +216,7 @@ class App:
             warm_up()  # again, for the library keeps 16 MB for each thread: the first cancel would wait 16 ms for them
             _settle_memory()
             self._every_second()
+            self._replays.start()
             self._siblings.listen(self._playground.answer)
             servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
             addresses = [":".join(map(str, sock.getsockname()[:2])) for sock in sockets]
@@ -282,6 +305,7 @@ class App:
     async def _close(self) -> None:
         self._siblings.close()
         await self._server.shutdown(FORCE_S)
+        await self._replays.close(FORCE_S)
         # Those that may hang for longer come last.
         for close in (self._fetcher.close, self._stores.database.close, self._upstream.close):
             try:
@@ -318,7 +342,7 @@ class App:
         constant = constant_headers(region)
         return Services(
             upstream=self._upstream,
-            ledgers=(self._stores.ledger, LogRecorder(self._telemetry), self._metrics),
+            ledgers=(self._stores.ledger, LogRecorder(self._telemetry), self._metrics, self._repeater),
             board=self._board,
             retry=RetryRules(settings.upstream.retry_base_s, settings.upstream.retry_wait_max_s),
             deadlines=_deadlines(settings),
@@ -357,6 +381,9 @@ class App:
         self._refusals.flush()
         self._telemetry.flush_libraries()
         asyncio.get_running_loop().call_later(TICK_S, self._every_second)
+
+    def _replayed(self, request_id: str, key: Key) -> None:
+        self._telemetry.log.info(events.REQUEST_REPLAYED, request_id=request_id, tenant=key.tenant, key_id=key.id)
 
     def _refused(self, reason: str, status: int, request_id: str) -> None:
         self._refusals.write(reason, status=status, request_id=request_id)
@@ -407,6 +434,7 @@ def _fixed_at_start(settings: Settings) -> dict[str, object]:
         **{f"upstream.{name}": value for name, value in asdict(_upstream_limits(settings)).items()},
         **{f"upstream.breaker_{name}": value for name, value in asdict(_breaker_rules(settings)).items()},
         **{f"upstream.retry_budget_{name}": value for name, value in asdict(_budget_rules(settings)).items()},
+        **{f"idempotency.{name}": value for name, value in asdict(settings.idempotency).items()},
         **{f"logging.{name}": value for name, value in asdict(settings.logging).items()},
     }
 

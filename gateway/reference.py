@@ -143,6 +143,14 @@ MEANINGS: Mapping[str, str] = {
     "expectation_failed": "The `Expect` header asks for something other than `100-continue`.",
     "rate_limit_exceeded": "The key has used up the requests per minute of its tier (`rpm`).",
     "inflight_cap": "As many requests of the key are running as its tier allows at once (`inflight`).",
+    "idempotency_in_progress": "A request of the tenant with the same `Idempotency-Key` has not ended yet "
+    "([idempotency.md](idempotency.md)).",
+    "idempotency_not_replayable": "The call was done and billed, but its answer was longer than "
+    "`idempotency.max_answer_bytes`; with another key it would be done, and billed, once more.",
+    "idempotency_mismatch": "The tenant has used the same `Idempotency-Key` for another body, endpoint or set of "
+    "options in the last `idempotency.keep_s`.",
+    "idempotency_unavailable": "The database does not say whether the `Idempotency-Key` was used before. Requests "
+    "without one are served.",
     "headers_too_large": "The request line or a header is longer than the server reads.",
     "internal_error": "A fault of the gateway; its log holds the details under the request's id.",
     "provider_unavailable": "Every route of the model failed or rests after failures; nothing was billed. Where "

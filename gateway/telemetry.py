@@ -60,6 +60,11 @@ EXCHANGE_SETTLED = _event(
 REQUEST_REFUSED = _event(
     "request.refused", "info", "A request was refused before it became an exchange; repeated ones are only counted."
 )
+REQUEST_REPLAYED = _event(
+    "request.replayed",
+    "info",
+    "A call was answered as before, by its Idempotency-Key; the id is that of the request that had done it.",
+)
 PROVIDER_FAILED = _event("provider.failed", "warning", "An attempt at a provider failed; another may have succeeded.")
 PROVIDER_CREDENTIAL_REFUSED = _event(
     "provider.credential_refused", "error", "A provider does not accept our credential; it works again with another."

@@ -87,6 +87,23 @@ INFLIGHT_CAP = ErrorKind(
     "inflight_cap", 429, "requests", "rate_limit_error",
     "Too many requests of this key are running at once.", retry_after_s=1,
 )
+IDEMPOTENCY_IN_PROGRESS = ErrorKind(
+    "idempotency_in_progress", 409, "invalid_request_error", "invalid_request_error",
+    "A request with this Idempotency-Key is still running; its answer is not here yet.", retry_after_s=2,
+)
+# Trying again would not help, and sending it without the key would bill it twice: only the caller can decide that.
+IDEMPOTENCY_NOT_REPLAYABLE = ErrorKind(
+    "idempotency_not_replayable", 409, "invalid_request_error", "invalid_request_error",
+    "The request with this Idempotency-Key was answered, but its answer was too long to be kept.", retry="never",
+)
+IDEMPOTENCY_MISMATCH = ErrorKind(
+    "idempotency_mismatch", 422, "invalid_request_error", "invalid_request_error",
+    "This Idempotency-Key was used for another request.", retry="never",
+)
+IDEMPOTENCY_UNAVAILABLE = ErrorKind(
+    "idempotency_unavailable", 503, "server_error", "api_error",
+    "It cannot be told now whether this Idempotency-Key was used before; nothing was done.", retry_after_s=1,
+)
 PROVIDER_UNAVAILABLE = ErrorKind(
     "provider_unavailable", 503, "provider_error", "api_error",
     "The provider is not available.", retry_after_s=1,
@@ -142,10 +159,14 @@ ERRORS: tuple[ErrorKind, ...] = (
     REQUEST_TOO_LARGE,
     UNSUPPORTED_ENCODING,
     EXPECTATION_FAILED,
+    IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_NOT_REPLAYABLE,
+    IDEMPOTENCY_MISMATCH,
     RATE_LIMIT_EXCEEDED,
     INFLIGHT_CAP,
     HEADERS_TOO_LARGE,
     INTERNAL_ERROR,
+    IDEMPOTENCY_UNAVAILABLE,
     PROVIDER_UNAVAILABLE,
     OVERLOADED,
     STORAGE_UNAVAILABLE,

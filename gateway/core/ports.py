@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from gateway.core.accounts import Key, Scope, Tier
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import ErrorKind
-from gateway.core.exchange import Limits
+from gateway.core.exchange import Answer, Limits
 from gateway.core.held import Part
 from gateway.core.receipt import Receipt
 
@@ -159,6 +159,59 @@ class Ledger(Protocol):
     """Where receipts go. `record` never blocks and never raises."""
 
     def record(self, receipt: Receipt) -> None: ...
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """
+    A call that is to be done once, however often it is sent: its caller has given it a name (`Idempotency-Key`).
+
+    Attributes:
+        name: SHA-256 of the caller's name for it. Names of two tenants never meet.
+        digest: SHA-256 of what is asked for; the same name with another one is the caller's mistake.
+        request_id: Of the request that wants to do it.
+    """
+
+    tenant: str
+    name: bytes
+    digest: bytes
+    request_id: str
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """How a call was answered that had been done before.
+
+    Attributes:
+        request_id: Of the request that did it.
+        answer: None where it was too long to be kept.
+    """
+
+    request_id: str
+    answer: Answer | None
+
+
+Claimed = Literal["claimed", "running", "mismatch"] | Kept
+
+
+class Replays(Protocol):
+    """Which named calls are under way, and how those that are done were answered."""
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """
+        Take the call on, in one atomic step. `claimed`: it is the asker's, who has to `keep` or to `release` it;
+        `running`: another request does it; `mismatch`: its name stands for another call.
+
+        Raises:
+            StoreUnavailable: That cannot be told now; nothing is claimed.
+        """
+
+    def keep(self, claim: Claim, answer: Answer | None) -> None:
+        """The call is done: repeat *answer* to whoever sends it again. Never blocks, never raises."""
+
+    def release(self, claim: Claim) -> None:
+        """The call was not answered: whoever sends it again has it done. Never blocks, never raises."""
+
+    async def written(self, claim: Claim) -> None:
+        """Wait until everybody knows what has become of *claim*, but not for long."""
 
 
 class UpstreamAnswer(Protocol):

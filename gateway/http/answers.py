@@ -19,7 +19,7 @@ class JsonAnswer(web.StreamResponse):
 
     def __init__(self, answer: Answer) -> None:
         # The base class is deliberately not initialised: nothing of it is used but its type.
-        self._answer = answer
+        self.answer = answer
         self._request: web.BaseRequest | None = None
         self._stays = True
 
@@ -36,7 +36,7 @@ class JsonAnswer(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Write head and body."""
-        request, answer = self._request, self._answer
+        request, answer = self._request, self.answer
         assert request is not None
         fixed = f"Content-Type: application/json\r\nContent-Length: {len(answer.body)}\r\n"
         begin(request, head(answer.status, fixed, answer.headers, stays=self._stays) + answer.body)

@@ -35,8 +35,10 @@ from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path, set_aside
 from gateway.http.models import models_body
+from gateway.http.naming import IDEMPOTENCY_KEY, claim_of
 from gateway.http.playground import Playground, Run
 from gateway.http.protocol import REQUEST_ID, connection_of
+from gateway.http.replays import Passage, Repeater
 from gateway.http.sinks import StreamSink
 from gateway.http.turnstile import Turnstile
 from gateway.pipeline.run import Pipeline
@@ -94,7 +96,15 @@ class GatewayHandler:
     """Answers every request whose head could be read. `active` counts those under way."""
 
     def __init__(
-        self, site: Site, keys: Keys, hooks: Hooks, turnstile: Turnstile, *, playground: Playground, desk: AdminDesk
+        self,
+        site: Site,
+        keys: Keys,
+        hooks: Hooks,
+        turnstile: Turnstile,
+        *,
+        playground: Playground,
+        desk: AdminDesk,
+        repeater: Repeater,
     ) -> None:
         self.site = site
         self.active = 0
@@ -103,6 +113,7 @@ class GatewayHandler:
         self._hooks = hooks
         self._playground = playground
         self._desk = desk
+        self._repeater = repeater
         self._idle = asyncio.Event()
         self._idle.set()
         self._uploads: set[asyncio.Task[object]] = set()
@@ -173,11 +184,13 @@ class GatewayHandler:
             raise GatewayError(SHUTTING_DOWN)
         key = await self._authenticate(secret)
         body = await self._read_body(request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes)
-        held = None
+        options, forwarded = _options(request), _forwarded(request, dialect)
+        claim = held = None
+        if IDEMPOTENCY_KEY in request.headers and endpoint.kind != "count":
+            claim = await claim_of(request, key, request_id, body, (endpoint.name, options, forwarded))
         if len(body) >= MIN_PAYLOAD_BYTES:  # shorter ones, which are nearly all, hold nothing that is that long
             body, held = await set_aside(body, mark_of(request_id))
-        read = _reader(CLIENT_DIALECTS[dialect], endpoint)
-        asked = read(body, _options(request), _forwarded(request, dialect))
+        asked = _reader(CLIENT_DIALECTS[dialect], endpoint)(body, options, forwarded)
         if held is not None:
             asked = _holding(asked, held)
         exchange = Exchange(
@@ -189,20 +202,39 @@ class GatewayHandler:
             started_s=connection_of(request).came_s,
             source=endpoint.source,
         )
-        if not isinstance(asked, Call):
-            return await self._play(request, site, exchange, asked)
-        sink = StreamSink(request)
+        answer = partial(self._answer, request, exchange, asked, site)
+        relay = partial(self._run, site.pipeline)
+        if claim is None:
+            return await answer(Passage(StreamSink(request), relay))
         try:
-            answer = await self._run(site.pipeline, exchange, sink)
+            return await self._repeater.answer(request, exchange, claim, answer, relay)
         except GatewayError as error:
+            self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id)
             return error_response(route_path(request), error, request_id, limit_headers(exchange.limits))
+
+    async def _answer(
+        self, request: web.BaseRequest, exchange: Exchange, asked: Asked, site: Site, passage: Passage
+    ) -> web.StreamResponse:
+        """Have *asked* done; *exchange* is its own, or stands for those of its panels."""
+        if not isinstance(asked, Call):
+            return await self._play(request, site, exchange, asked, passage)
+        sink = passage.sink
+        try:
+            answer = await passage.relay(exchange, sink)
+        except GatewayError as error:
+            return error_response(route_path(request), error, exchange.request_id, limit_headers(exchange.limits))
         if answer is None:
             assert sink.response is not None
             return sink.response
         return JsonAnswer(answer)
 
     async def _play(
-        self, request: web.BaseRequest, site: Site, lead: Exchange, panels: tuple[PanelCall, ...]
+        self,
+        request: web.BaseRequest,
+        site: Site,
+        lead: Exchange,
+        panels: tuple[PanelCall, ...],
+        passage: Passage,
     ) -> web.StreamResponse:
         """One exchange for each of *panels*; *lead* stands for all of them and is none itself."""
         for _ in panels[1:]:
@@ -217,8 +249,8 @@ class GatewayHandler:
             )
             for panel in panels
         }
-        run = Run(self._playground.run_id(lead.request_id), request, site.services, lead, exchanges)
-        answer = await self._playground.run(run, partial(self._run, site.pipeline))
+        run = Run(self._playground.run_id(lead.request_id), passage.sink, site.services, lead, exchanges)
+        answer = await self._playground.run(run, passage.relay)
         if isinstance(answer, GatewayError):
             limits = exchanges[panels[0].id].limits
             return error_response(route_path(request), answer, lead.request_id, limit_headers(limits))

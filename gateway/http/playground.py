@@ -78,12 +78,12 @@ class Run:
     """
 
     def __init__(
-        self, run_id: str, request: web.BaseRequest, services: Services, lead: Exchange, exchanges: dict[str, Exchange]
+        self, run_id: str, sink: StreamSink, services: Services, lead: Exchange, exchanges: dict[str, Exchange]
     ) -> None:
         self.id = run_id
         self.key_id = lead.key.id
         self._is_stream = lead.call.stream
-        self._sink = StreamSink(request)
+        self._sink = sink
         self._head = partial(_head, services, lead, tuple(exchanges.values()), run_id)
         self._stream = SharedStream(
             self._sink,

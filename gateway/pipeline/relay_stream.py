@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -230,7 +231,9 @@ class StreamRelay:
             return
         flow.answer.close()
         if flow.lane.complete:
-            self._settle("completed", flow.lane)  # all that was asked for had been produced
+            receipt = self._settle("completed", flow.lane)  # all that was asked for had been produced
+            with suppress(ConnectionError):  # nobody hears it now, but whoever asks for the answer again will
+                self._sink.close(flow.first + flow.lane.finish(receipt))
             return
         if exchange.attempts[-1].result == "ok":  # and not one that broke, while another is looked for
             exchange.attempts[-1].result = "cancelled"

@@ -20,6 +20,7 @@ from gateway.settings.relations import check_relations
 from gateway.settings.sections import (
     SCALAR_SECTIONS,
     CatalogueSettings,
+    IdempotencySettings,
     LoggingSettings,
     ServerSettings,
     StorageSettings,
@@ -58,6 +59,7 @@ class Settings:
 
     server: ServerSettings
     storage: StorageSettings
+    idempotency: IdempotencySettings
     stream: StreamSettings
     upstream: UpstreamSettings
     catalogue: CatalogueSettings

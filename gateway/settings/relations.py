@@ -18,6 +18,7 @@ from gateway.settings.sections import TAIL_S
 # (section, setting, relation, setting): the first must be that of the second.
 ORDERED = (
     ("server", "max_body_bytes", "at most", "max_image_body_bytes"),
+    ("idempotency", "max_answer_bytes", "at most", "max_held_bytes"),
     ("upstream", "breaker_open_s", "at most", "breaker_open_max_s"),
 )
 

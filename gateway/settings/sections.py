@@ -90,6 +90,26 @@ class StorageSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class IdempotencySettings:
+    """Calls that are done once, however often they are sent: those with an `Idempotency-Key`."""
+
+    # 24 h: contract and issue; the bound is a week, for what is kept is what was answered.
+    keep_s: float = setting(
+        "How long an answer is kept and repeated, verbatim, in the database.", 86_400.0, bounds=(60, 7 * 86_400)
+    )
+    max_answer_bytes: int = setting(
+        "Longest answer that is kept, at most `max_held_bytes`; a longer one is not repeated, nor made again.",
+        4 * MIB,
+        bounds=(KIB, 64 * MIB),
+    )
+    max_held_bytes: int = setting(
+        "Most that one process holds of such answers until they are in the database, at least `max_answer_bytes`.",
+        64 * MIB,
+        bounds=(KIB, 1024 * MIB),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSettings:
     """The life of one answer."""
 
@@ -201,6 +221,7 @@ class LoggingSettings:
 SCALAR_SECTIONS = {
     "server": ServerSettings,
     "storage": StorageSettings,
+    "idempotency": IdempotencySettings,
     "stream": StreamSettings,
     "upstream": UpstreamSettings,
     "vision": VisionSettings,

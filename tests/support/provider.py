@@ -79,6 +79,15 @@ class FakeProvider:
             self._taken += 1
             return self.requests[self._taken - 1]
 
+    async def requests_seen(self, count: int, within_s: float = 5.0) -> None:
+        """Wait until *count* requests have come in all.
+
+        Raises:
+            TimeoutError: Fewer have within *within_s*.
+        """
+        async with asyncio.timeout(within_s), self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+
     async def all_gone(self, within_s: float = 5.0) -> None:
         """Wait until no connection is open.
 

@@ -1,0 +1,318 @@
+"""Named calls in the database: one of those who ask does the call, the others get what it was answered with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from sqlalchemy import func, select, update
+
+from gateway.core.exchange import Answer
+from gateway.core.ports import Claim, Kept, StoreUnavailable
+from gateway.storage.database import Database
+from gateway.storage.idempotency import IdempotencyRules, SqlReplays
+from gateway.storage.tables import idempotency, metadata
+
+ANSWER = Answer(200, bytes(range(256)), (("x-request-id", "req_1"), ("x-anoman-region", "ID")))
+# The test says when time has passed, and no timer of ours does anything before it does.
+STILL = IdempotencyRules(keep_s=3600, queue_bytes=1 << 20, lease_s=30, renew_s=3600, sweep_s=3600)
+
+
+def claim(request_id: str = "req_1", *, tenant: str = "acme", name: bytes = b"n", digest: bytes = b"d") -> Claim:
+    return Claim(tenant, name, digest, request_id)
+
+
+Process = Callable[..., SqlReplays]
+
+
+@pytest_asyncio.fixture
+async def process(database: Database) -> AsyncIterator[Process]:
+    """Makes what one process knows of named calls. Nothing of a task may die."""
+    async with database.engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    deaths: list[tuple[str, BaseException]] = []
+    made: list[SqlReplays] = []
+
+    def start(rules: IdempotencyRules = STILL) -> SqlReplays:
+        made.append(SqlReplays(database, f"host:{len(made)}", rules, lambda name, exc: deaths.append((name, exc))))
+        return made[-1]
+
+    yield start
+    for replays in made:
+        await replays.close(2)
+    assert deaths == []
+
+
+async def row_count(database: Database) -> int:
+    async with database.engine.connect() as connection:
+        return (await connection.execute(select(func.count()).select_from(idempotency))).scalar_one()
+
+
+async def age(database: Database, column: str, by_s: float) -> None:
+    """Let *by_s* seconds have passed since what *column* says."""
+    async with database.engine.begin() as connection:
+        moved = {column: idempotency.c[column] - round(by_s * 1000)}
+        await connection.execute(update(idempotency).values(moved))
+
+
+async def test_the_first_one_does_it(process: Process) -> None:
+    """The first to ask has the call; to all others, in its process or another, it is running."""
+    here, there = process(), process()
+
+    found = [await here.claim(claim()), await here.claim(claim("req_2")), await there.claim(claim("req_3"))]
+
+    assert found == ["claimed", "running", "running"]
+
+
+async def test_another_call_of_the_same_name(process: Process) -> None:
+    """A name stands for one call: another one by it is told so, while that one runs and when it is done."""
+    here, there = process(), process()
+    await here.claim(first := claim())
+
+    running = [await one.claim(claim("req_2", digest=b"other")) for one in (here, there)]
+    here.keep(first, ANSWER)
+    await here.written(first)
+    done = [await one.claim(claim("req_3", digest=b"other")) for one in (here, there)]
+
+    assert running + done == ["mismatch"] * 4
+
+
+async def test_the_answer_again(process: Process, database: Database) -> None:
+    """What was kept comes back byte by byte, for every process, after a restart, and long after the claim's lease."""
+    here = process()
+    await here.claim(first := claim())
+
+    here.keep(first, ANSWER)
+    await here.written(first)
+    await age(database, "renewed_ms", 10 * STILL.lease_s)
+
+    again = [await one.claim(claim("req_2")) for one in (here, process())]
+    assert again == [Kept("req_1", ANSWER)] * 2
+
+
+async def test_an_answer_that_was_too_long(process: Process) -> None:
+    """One that is not kept is known to have been given, so that nobody has the call done once more."""
+    here = process()
+    await here.claim(first := claim())
+
+    here.keep(first, None)
+    await here.written(first)
+
+    assert [await one.claim(claim("req_2")) for one in (here, process())] == [Kept("req_1", None)] * 2
+
+
+async def test_answers_that_wait_are_bounded(process: Process, database: Database) -> None:
+    """With no room left for answers that wait to be written, one is noted as given and not kept."""
+    here = process(IdempotencyRules(keep_s=3600, queue_bytes=300, renew_s=3600, sweep_s=3600))
+    claims = [claim(f"req_{number}", name=bytes([number])) for number in range(3)]
+    for one in claims:
+        await here.claim(one)
+
+    for one in claims:
+        here.keep(one, ANSWER)
+    for one in claims:
+        await here.written(one)
+
+    found = [await here.claim(claim("req_9", name=bytes([number]))) for number in range(3)]
+    assert [kept.answer is None for kept in found if isinstance(kept, Kept)] == [False, True, True]
+
+
+async def test_a_call_that_was_not_answered(process: Process) -> None:
+    """Released, the name is free for everybody, and for any call."""
+    here, there = process(), process()
+    await here.claim(first := claim())
+
+    here.release(first)
+    await here.written(first)
+
+    assert await there.claim(claim("req_2", digest=b"other")) == "claimed"
+
+
+async def test_who_asks_while_it_is_released(process: Process) -> None:
+    """In the same process, whoever asks before the release is written waits for it."""
+    here = process()
+    await here.claim(first := claim())
+
+    here.release(first)
+
+    assert await here.claim(claim("req_2")) == "claimed"
+
+
+async def test_tenants_do_not_meet(process: Process) -> None:
+    """Two tenants' calls of one name have nothing to do with each other."""
+    here = process()
+    await here.claim(mine := claim(tenant="acme"))
+    here.keep(mine, ANSWER)
+    await here.written(mine)
+
+    assert await here.claim(claim("req_2", tenant="other")) == "claimed"
+
+
+async def test_twenty_at_once(process: Process) -> None:
+    """Of twenty that ask two processes at once exactly one has the call."""
+    here, there = process(), process()
+
+    found = await asyncio.gather(
+        *((here, there)[number % 2].claim(claim(f"req_{number}")) for number in range(20))
+    )
+
+    assert Counter(found) == {"claimed": 1, "running": 19}
+
+
+async def test_the_process_died(process: Process, database: Database) -> None:
+    """A claim that was not renewed for the length of a lease is taken over, by one of those who ask."""
+    dead, here, there = process(), process(), process()
+    await dead.claim(claim("req_dead"))
+
+    await age(database, "renewed_ms", STILL.lease_s - 5)
+    early = await here.claim(claim("req_early"))
+    await age(database, "renewed_ms", 6)
+    late = await asyncio.gather(here.claim(claim("req_1")), there.claim(claim("req_2")))
+
+    assert early == "running"
+    assert sorted(map(str, late)) == ["claimed", "running"]
+
+
+async def test_who_was_thought_dead(process: Process, database: Database) -> None:
+    """One that lost its claim, and is late, changes nothing of what the new holder has or says."""
+    slow, here = process(), process()
+    await slow.claim(lost := claim("req_slow"))
+    await age(database, "renewed_ms", STILL.lease_s + 1)
+    await here.claim(mine := claim("req_1"))
+
+    slow.keep(lost, Answer(200, b"late"))
+    await slow.written(lost)
+    before = await process().claim(claim("req_2"))
+    here.keep(mine, ANSWER)
+    await here.written(mine)
+
+    assert (before, await slow.claim(claim("req_3"))) == ("running", Kept("req_1", ANSWER))
+
+
+async def test_renewal(process: Process, database: Database) -> None:
+    """A claim whose call takes longer than a lease stays its process's."""
+    here = process(IdempotencyRules(keep_s=3600, queue_bytes=1 << 20, renew_s=0.02, sweep_s=3600))
+    await here.claim(claim())
+    await age(database, "renewed_ms", STILL.lease_s + 1)
+    old = select(func.min(idempotency.c.renewed_ms))
+
+    async with asyncio.timeout(10), database.engine.connect() as connection:
+        before = (await connection.execute(old)).scalar_one()
+        while (await connection.execute(old)).scalar_one() == before:
+            await connection.rollback()  # each look sees what has been committed by then
+            await asyncio.sleep(0.01)
+
+    assert await process().claim(claim("req_2")) == "running"
+
+
+async def test_a_day_later(process: Process, database: Database) -> None:
+    """When its time is over an answer is not repeated, even if nothing has swept it away."""
+    here = process()
+    await here.claim(first := claim())
+    here.keep(first, ANSWER)
+    await here.written(first)
+
+    await age(database, "expires_ms", STILL.keep_s + 1)
+
+    assert [await here.claim(claim("req_2")), await process().claim(claim("req_3"))] == ["claimed", "running"]
+
+
+async def test_sweep(process: Process, database: Database) -> None:
+    """What is out of date is deleted at the start and again and again, and nothing else is."""
+    here = process()
+    for number in range(3):
+        await here.claim(one := claim(name=bytes([number])))
+        here.keep(one, ANSWER)
+        await here.written(one)
+    await age(database, "expires_ms", STILL.keep_s + 1)
+    await here.claim(claim(name=b"young"))
+
+    here.start()
+    async with asyncio.timeout(10):
+        while await row_count(database) > 1:  # noqa: ASYNC110 - only the database knows
+            await asyncio.sleep(0.01)
+
+    assert await here.claim(claim("req_2", name=b"young")) == "running"
+
+
+async def test_a_request_that_ends_while_it_asks(process: Process) -> None:
+    """A claim whose request is cancelled while the database is asked is given back."""
+    here, there = process(), process()
+    asking = asyncio.ensure_future(here.claim(claim()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    asking.cancel()
+    await asyncio.wait([asking])
+    again = await here.claim(claim("req_2"))
+
+    assert asking.cancelled()
+    assert (again, await there.claim(claim("req_3"))) == ("claimed", "running")
+
+
+@contextlib.asynccontextmanager
+async def unable_to_write(url: str) -> AsyncIterator[None]:
+    """Within it the database lets nobody write to the table."""
+    with contextlib.ExitStack() as stack:
+        if url.startswith("sqlite"):
+            stack.enter_context(_sqlite_locked(url.removeprefix("sqlite:///")))
+            yield
+            return
+        connection = await asyncpg.connect(url)
+        try:
+            async with connection.transaction():
+                await connection.execute("LOCK TABLE idempotency IN ACCESS EXCLUSIVE MODE")
+                yield
+        finally:
+            await connection.close()
+
+
+@contextlib.contextmanager
+def _sqlite_locked(path: str) -> Iterator[None]:
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+    finally:
+        connection.close()
+
+
+async def test_the_database_does_not_answer(process: Process, url: str) -> None:
+    """It cannot be told whose the call is, within two seconds; once it can, nothing is left of the attempt."""
+    here, there = process(), process()
+    async with unable_to_write(url):
+        with pytest.raises(StoreUnavailable):
+            await here.claim(claim())
+
+    async with asyncio.timeout(20):
+        found: Any = None
+        while found != "claimed":
+            with contextlib.suppress(StoreUnavailable):
+                found = await there.claim(claim("req_2"))
+
+    assert found == "claimed"
+
+
+async def test_an_answer_while_the_database_is_gone(process: Process, url: str) -> None:
+    """It is written when the database is back; until then the call counts as running in its process."""
+    here = process()
+    await here.claim(first := claim())
+    async with unable_to_write(url):
+        here.keep(first, ANSWER)
+        with pytest.raises(StoreUnavailable):
+            await here.claim(claim("req_2"))
+
+    async with asyncio.timeout(20):
+        found: Any = None
+        while not isinstance(found, Kept):
+            with contextlib.suppress(StoreUnavailable):
+                found = await here.claim(claim("req_3"))
+
+    assert found == Kept("req_1", ANSWER)
