@@ -11,7 +11,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 import asyncio
-import secrets
 import socket
 import sys
 import tempfile
@@ -26,6 +25,8 @@ import uvloop
 from msgspec import Raw
 
 from gateway.app import BACKLOG, App
+from gateway.commands.accounts import keys, tenants
+from gateway.commands.configured import config_option, load_or_exit, load_settings
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import ClientDialectName
@@ -43,7 +44,6 @@ from gateway.settings import (
     environment,
     export,
     from_document,
-    key_id,
     load,
     models_text,
     problems_text,
@@ -55,38 +55,11 @@ from gateway.siblings import Siblings
 from gateway.telemetry import configure
 
 
-def _load(config: str | None, overrides: dict[str, Any]) -> Settings:
-    return load(config, environment(), overrides, presets=PRESETS)
-
-
-def _load_or_exit(config: str | None, overrides: dict[str, Any] | None = None) -> Settings:
-    try:
-        return _load(config, overrides or {})
-    except SettingsError as exc:
-        click.echo(problems_text(exc), err=True)
-        sys.exit(1)
-
-
 def _warn(settings: Settings) -> None:
     click.echo(warnings_text(settings), nl=False, err=True)
 
 
-def _config_path(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
-    """The file that was named, by option or variable, else ./gateway.toml where there is one."""
-    if named := given or environment().get("GATEWAY_CONFIG"):
-        return named
-    return CONFIG_FILE if Path(CONFIG_FILE).is_file() else None
-
-
-CONFIG_FILE = "gateway.toml"
 _DIALECTS: dict[str, ClientDialectName] = {"chat": "openai_chat", "messages": "anthropic_messages"}
-_config = click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    callback=_config_path,
-    help="The file to read; by default the one named by GATEWAY_CONFIG, else ./gateway.toml where there is one.",
-)
-
 
 @click.group()
 def main() -> None:
@@ -97,19 +70,19 @@ def main() -> None:
 
 
 @main.command()
-@_config
+@config_option
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on.")
 @click.option("--workers", type=int, help="Processes; more than one run under gunicorn.")
 def serve(config: str | None, host: str | None, port: int | None, workers: int | None) -> None:
     """Serve until SIGTERM."""
     overrides = {"server.host": host, "server.port": port, "server.workers": workers}
-    settings = _load_or_exit(config, overrides)
+    settings = load_or_exit(config, overrides)
     _warn(settings)
     if settings.server.workers > 1:
         run_workers(settings, config, overrides)
     else:
-        run_single(settings, lambda: _usable(_load(config, overrides)))
+        run_single(settings, lambda: _usable(load_settings(config, overrides)))
 
 
 def _listen_or_exit(settings: Settings) -> socket.socket:
@@ -179,13 +152,13 @@ def run_single(
 
 
 @main.command()
-@_config
+@config_option
 def migrate(config: str | None) -> None:
     """Bring the database to this version's tables; harmless where it already has them."""
     # Here, because importing alembic costs half a second and 30 MB, which serving can do without.
     from gateway.storage.migrations import MigrationError, upgrade
 
-    settings = _load_or_exit(config)
+    settings = load_or_exit(config)
     try:
         click.echo(str(upgrade(settings.storage.database_url)))
     except MigrationError as exc:
@@ -214,29 +187,29 @@ def demo(host: str | None, port: int | None) -> None:
 
 
 @main.command()
-@_config
+@config_option
 def check(config: str | None) -> None:
     """Say everything that is wrong with the configuration."""
-    settings = _load_or_exit(config)
+    settings = load_or_exit(config)
     click.echo(summary_text(settings, config))
     _warn(settings)
 
 
 @main.group(invoke_without_command=True)
-@_config
+@config_option
 @click.pass_context
 def models(context: click.Context, config: str | None) -> None:
     """List the models: slug, class, USD per million tokens in and out, context window, routes in fallback order."""
     if context.invoked_subcommand is not None:
         return
-    settings = _load_or_exit(config)
+    settings = load_or_exit(config)
     click.echo(models_text(build_catalog(settings, PRESETS), time.time()), nl=False)
     _warn(settings)
 
 
 @models.command("explain")
 @click.argument("slug")
-@_config
+@config_option
 @click.option("--key", help="The key that calls, or its id as in logs; by default one without restrictions.")
 @click.option("--endpoint", type=click.Choice(list(_DIALECTS)), default="chat", help="Where the call comes in.")
 @click.option("--tools", is_flag=True, help="The call has tools.")
@@ -247,7 +220,7 @@ def explain_model(
     slug: str, config: str | None, key: str | None, *, endpoint: str, tools: bool, tokens: int, image: bool, whole: bool
 ) -> None:  # fmt: skip
     """Say why each route of the model SLUG would be taken or left. Nothing is asked of any provider."""
-    settings = _load_or_exit(config)
+    settings = load_or_exit(config)
     fields = {"tools": Raw(b"[{}]")} if tools else {}
     call = Call(_DIALECTS[endpoint], fields, slug, not whole, CallOptions())
     try:
@@ -269,19 +242,15 @@ def _key_or_exit(settings: Settings, named: str | None) -> Key:
     return found
 
 
-@main.command()
-def keys() -> None:
-    """Make a new key, and the lines that put it into gateway.toml."""
-    secret = f"anm-sk-{secrets.token_hex(32)}"
-    click.echo(f'[keys."{secret}"]  # {key_id(secret)} in logs\ntenant = "my-team"\ntier = "enterprise"')
-
-
 @main.command("settings")
-@_config
+@config_option
 def show_settings(config: str | None) -> None:
     """Print the settings in force, secrets masked."""
-    click.echo(settings_text(_load_or_exit(config)))
+    click.echo(settings_text(load_or_exit(config)))
 
+
+main.add_command(keys)
+main.add_command(tenants)
 
 if __name__ == "__main__":
     main()

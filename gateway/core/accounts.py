@@ -70,6 +70,21 @@ class Tier:
     overage_nano_usd_per_million: int | None = None
 
 
+def beyond(tier: Tier, other: Tier) -> list[str]:
+    """The limits of *other* that go beyond those of *tier*, by name."""
+    found = []
+    for name in ("rpm", "inflight", "tpm", "weighted_tokens_per_month"):
+        most, asked = getattr(tier, name), getattr(other, name)
+        if most is not None and (asked is None or asked > most):
+            found.append(name)
+    if tier.classes is not None and (other.classes is None or not other.classes <= tier.classes):
+        found.append("classes")
+    most_burst, burst = tier.burst or Burst(0, 0), other.burst or Burst(0, 0)
+    if burst.capacity > most_burst.capacity or burst.refill_per_min > most_burst.refill_per_min:
+        found.append("burst")
+    return found
+
+
 INFERENCE: frozenset[Right] = frozenset({"inference"})
 
 

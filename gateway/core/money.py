@@ -21,7 +21,6 @@ NANO_PER_USD = 10**9
 _DECIMALS = 12
 _MIN_PLACES = 6
 _MAX_USD_PER_MILLION = 1_000_000
-_MAX_USD = 10**9  # in nano-USD, nine such fit into the 64 bits of a database
 _PLAIN = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
 _AMOUNT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 
@@ -54,18 +53,6 @@ def format_usd(pico_usd: int) -> str:
     whole, fraction = divmod(abs(pico_usd), PICO_PER_USD)
     digits = f"{fraction:0{_DECIMALS}d}".rstrip("0").ljust(_MIN_PLACES, "0")
     return f"{sign}{whole}.{digits}"
-
-
-def parse_usd(text: str) -> int:
-    """Nano-USD of *text*, an amount in USD.
-
-    Raises:
-        ValueError: Not a plain decimal, negative, over a thousand million, or with more than six decimals.
-    """
-    millionths = _millionths(text)
-    if millionths > _MAX_USD * 10**6:
-        raise ValueError(f"{text!r} is not an amount between 0 and {_MAX_USD} USD")
-    return millionths * 1000
 
 
 def charged(pico_usd: int) -> int:

@@ -35,6 +35,20 @@ def read_moment(text: str, now_ms: int) -> int:
     return ms
 
 
+def read_end(text: str, now_ms: int) -> int:
+    """
+    As `read_moment`, of a point in time to come: a span, as `90d`, is one from now on.
+
+    Raises:
+        ValueError: As there, or it has passed.
+    """
+    span = _AGO.fullmatch(text)
+    end_ms = read_moment(text, now_ms) if span is None else now_ms + int(span[1]) * _UNITS_MS[span[2]]
+    if not now_ms < end_ms < MAX_MS:
+        raise ValueError("this has passed, or is after 9999")
+    return end_ms
+
+
 def moment_text(ms: int) -> str:
     """*ms* as in `2026-03-01T12:00:00.000Z`; what no calendar has is told as the number it is."""
     if not 0 <= ms < MAX_MS:

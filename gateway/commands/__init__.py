@@ -1,0 +1,1 @@
+"""The subcommands of `python -m gateway` that look after what is kept."""

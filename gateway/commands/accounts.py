@@ -1,0 +1,239 @@
+"""`gateway tenants` and `gateway keys`: accounts in the database, changed by whoever runs the gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, get_args
+
+import click
+
+from gateway.commands.configured import config_option, load_or_exit
+from gateway.commands.options import BudgetType, MomentType
+from gateway.commands.stored import fail, with_accounts
+from gateway.core.accounts import Budget, Residency, Right, WhenBlind
+from gateway.core.catalog import ModelClass
+from gateway.core.credentials import ENTROPY_BYTES, make_secret
+from gateway.core.record_views import key_view, secret_view, tenant_view
+from gateway.core.records import CLI, KeyDraft, KeyRecord, Secret, Tenant
+from gateway.settings import key_id
+from gateway.settings.checks import label
+from gateway.storage.accounts import SqlAccounts
+from gateway.wire.moments import moment_text
+
+AT_ONCE = 200  # rows in one query of a list
+_ALL_ADMIN = tuple(right for right in get_args(Right) if right != "inference")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+_key_budgets = click.option(
+    "--budget",
+    "budgets",
+    type=BudgetType("key", ("key", "session")),
+    multiple=True,
+    help="What may be spent in a day, week, month or in total, such as month=50.00; "
+    "session:total=0.50 for each session. May be repeated.",
+)
+_tenant_budgets = click.option(
+    "--budget",
+    "budgets",
+    type=BudgetType("tenant", ("tenant", "session")),
+    multiple=True,
+    help="What its keys may spend together in a day, week, month or in total, such as month=500.00. May be repeated.",
+)
+
+
+def _label(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    try:
+        return label(value)
+    except ValueError as exc:
+        raise click.BadParameter(f"it is {exc}") from None
+
+
+def _print(view: dict[str, Any]) -> None:
+    click.echo(json.dumps(view))
+
+
+@click.group()
+def tenants() -> None:
+    """Look after tenants: who keys belong to."""
+
+
+@tenants.command("create")
+@click.argument("tenant_id", metavar="ID", callback=_label)
+@config_option
+@click.option("--name", help="What people call it; its id by default.")
+@click.option("--tier", default="enterprise", show_default=True, help="The plan that its keys are on.")
+@_tenant_budgets
+@_json
+def create_tenant(
+    tenant_id: str, config: str | None, *, name: str | None, tier: str, budgets: tuple[Budget, ...], as_json: bool
+) -> None:
+    """Make the tenant ID, a short name of letters, digits, dots, dashes and underscores."""
+    fields = {"name": name or tenant_id, "tier": tier, "budgets": budgets}
+    made = with_accounts(load_or_exit(config), lambda accounts: accounts.create_tenant(CLI, tenant_id, fields))
+    _print(tenant_view(made)) if as_json else click.echo(f"Created the tenant {made.id}, on the tier {made.tier}.")
+
+
+@tenants.command("list")
+@config_option
+@_json
+def list_tenants(config: str | None, *, as_json: bool) -> None:
+    """List all tenants."""
+    found = with_accounts(load_or_exit(config), _all_tenants)
+    for tenant in found:
+        state = "disabled" if tenant.disabled_ms is not None else "active"
+        _print(tenant_view(tenant)) if as_json else click.echo(
+            f"{tenant.id:<24} {tenant.tier:<16} {state:<9} {tenant.name}"
+        )
+
+
+async def _all_tenants(accounts: SqlAccounts) -> list[Tenant]:
+    found: list[Tenant] = []
+    while page := await accounts.tenants(found[-1].id if found else "", AT_ONCE):
+        found += page
+    return found
+
+
+@tenants.command("update")
+@click.argument("tenant_id", metavar="ID")
+@config_option
+@click.option("--name", help="What people call it.")
+@click.option("--tier", help="The plan that its keys are on.")
+@_tenant_budgets
+@click.option("--no-budgets", is_flag=True, help="Take all of its budgets away.")
+@click.option("--disable/--enable", default=None, help="Have all of its keys be unknown, or known again.")
+@_json
+def update_tenant(
+    tenant_id: str,
+    config: str | None,
+    *,
+    name: str | None,
+    tier: str | None,
+    budgets: tuple[Budget, ...],
+    no_budgets: bool,
+    disable: bool | None,
+    as_json: bool,
+) -> None:
+    """Change the tenant ID. Budgets that are given take the place of all it has."""
+    given = {"name": name, "tier": tier, "is_disabled": disable, "budgets": () if no_budgets else budgets or None}
+    changes = {field: value for field, value in given.items() if value is not None}
+    if not changes:
+        fail("Say what to change; --help lists it.")
+    done = with_accounts(load_or_exit(config), lambda accounts: accounts.update_tenant(CLI, tenant_id, changes))
+    _print(tenant_view(done)) if as_json else click.echo(f"Changed the tenant {done.id}.")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def keys(context: click.Context) -> None:
+    """Look after keys. Without a subcommand: make a static one, and the lines that put it into gateway.toml."""
+    if context.invoked_subcommand is None:
+        secret = make_secret("anm-sk", os.urandom(ENTROPY_BYTES))
+        click.echo(f'[keys."{secret}"]  # {key_id(secret)} in logs\ntenant = "my-team"\ntier = "enterprise"')
+
+
+@keys.command("create")
+@config_option
+@click.option("--tenant", required=True, help="Whose key it is.")
+@click.option("--name", default="", help="What people call it.")
+@click.option(
+    "--admin",
+    type=click.Choice(_ALL_ADMIN),
+    is_flag=False,
+    flag_value="manage",
+    help="Make an admin key: with the right to read what is its tenant's, to manage it (without a value), or to "
+    "operate all of the gateway. It calls no model.",
+)
+@click.option("--tier", help="A plan of its own, instead of its tenant's.")
+@click.option("--rpm", type=int, help="Requests per minute, instead of the tier's.")
+@click.option("--inflight", type=int, help="Requests at once, instead of the tier's.")
+@click.option(
+    "--class", "classes", multiple=True, type=click.Choice(get_args(ModelClass)), help="Classes, instead of the tier's."
+)
+@click.option(
+    "--model", "models", multiple=True, help="Models that it may use, * for any rest of a name. May be repeated."
+)
+@click.option("--region-preference", type=click.Choice(get_args(Residency)), default="any", show_default=True)
+@click.option("--prefer-batch", is_flag=True, help="Have calls that need no answer at once wait for a batch.")
+@_key_budgets
+@click.option("--policy", help="The policy that its calls are under.")
+@click.option(
+    "--when-blind",
+    type=click.Choice(get_args(WhenBlind)),
+    default="open",
+    show_default=True,
+    help="What becomes of its calls when limits cannot be told for long.",
+)
+@click.option(
+    "--log-bodies", is_flag=True, help="Keep what it sends and gets, redacted, for as long as the settings say."
+)
+@click.option("--expires", "expires_ms", type=MomentType(), help="When it ends: a date, a time, or a span such as 90d.")
+@_json
+def create_key(config: str | None, *, as_json: bool, admin: Right | None, **options: Any) -> None:
+    """Make a key, and show its secret this once."""
+    limits = {name: value for name in ("rpm", "inflight", "classes") if (value := options.pop(name))}
+    if "classes" in limits:
+        limits["classes"] = list(limits["classes"])
+    rights: tuple[Right, ...] = (admin,) if admin is not None else ("inference",)
+    draft = KeyDraft(rights=rights, limits=limits, **{**options, "models": options["models"] or None})
+    made = with_accounts(load_or_exit(config), lambda accounts: accounts.create_key(CLI, draft))
+    _tell_secret(made, "Created", as_json=as_json)
+
+
+def _tell_secret(secret: Secret, done: str, *, as_json: bool) -> None:
+    if as_json:
+        _print(secret_view(secret))
+        return
+    click.echo(f"{done} {secret.key.id}, a key of {secret.key.tenant}. Its secret is shown this once:", err=True)
+    click.echo(secret.text)  # alone on standard output, for a pipe into whatever keeps it
+
+
+@keys.command("list")
+@config_option
+@click.option("--tenant", help="Only the keys of this one.")
+@_json
+def list_keys(config: str | None, *, tenant: str | None, as_json: bool) -> None:
+    """List keys, newest first, without their secrets."""
+    found = with_accounts(load_or_exit(config), lambda accounts: _all_keys(accounts, tenant))
+    for line in [json.dumps(key_view(key)) for key in found] if as_json else _lines(found):
+        click.echo(line)
+
+
+async def _all_keys(accounts: SqlAccounts, tenant: str | None) -> list[KeyRecord]:
+    found: list[KeyRecord] = []
+    while page := await accounts.keys(tenant, (found[-1].created_ms, found[-1].id) if found else None, AT_ONCE):
+        found += page
+    return found
+
+
+def _lines(found: Iterable[KeyRecord]) -> Iterable[str]:
+    for key in found:
+        state = "revoked" if key.revoked_ms is not None else "active"
+        if key.revoked_ms is None and key.expires_ms is not None:
+            state = f"until {moment_text(key.expires_ms)}"
+        rights = "+".join(key.rights)
+        yield f"{key.id} {key.prefix}-...{key.last4} {key.tenant:<24} {rights:<10} {state} {key.name}".rstrip()
+
+
+@keys.command("rotate")
+@click.argument("key_id_given", metavar="ID")
+@config_option
+@click.option(
+    "--overlap", type=click.IntRange(0, 30 * 86_400), default=0, help="Seconds for which the old secret is still taken."
+)
+@_json
+def rotate_key(key_id_given: str, config: str | None, *, overlap: int, as_json: bool) -> None:
+    """Give the key ID a new secret, and show it this once. Its id, limits and budgets stay."""
+    made = with_accounts(load_or_exit(config), lambda accounts: accounts.rotate_key(CLI, key_id_given, overlap * 1000))
+    _tell_secret(made, "Rotated", as_json=as_json)
+
+
+@keys.command("revoke")
+@click.argument("key_id_given", metavar="ID")
+@config_option
+@click.option("--now", is_flag=True, help="Cut its calls under way as well.")
+@_json
+def revoke_key(key_id_given: str, config: str | None, *, now: bool, as_json: bool) -> None:
+    """Have the key ID be refused, everywhere within five seconds."""
+    done = with_accounts(load_or_exit(config), lambda accounts: accounts.revoke_key(CLI, key_id_given, now=now))
+    _print(key_view(done)) if as_json else click.echo(f"Revoked {done.id}.")

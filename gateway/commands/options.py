@@ -1,0 +1,58 @@
+"""Values of options: budgets and points in time."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from gateway.commands.stored import now_ms
+from gateway.core.accounts import Budget, Period, Scope
+from gateway.core.money import parse_nano
+from gateway.wire.moments import read_end
+
+_FORM = 'as in "month=50.00" or "session:total=0.50"'
+
+
+class BudgetType(click.ParamType[Budget]):
+    """`[SCOPE:]PERIOD=USD`.
+
+    Args:
+        default: The scope of one that names none.
+    """
+
+    name = "[SCOPE:]PERIOD=USD"
+
+    def __init__(self, default: Scope, scopes: tuple[Scope, ...]) -> None:
+        self._default = default
+        self._scopes = scopes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Budget:
+        if isinstance(value, Budget):
+            return value
+        where, _, amount = str(value).partition("=")
+        scope, _, period = where.rpartition(":")
+        scopes: dict[str, Scope] = {"": self._default, **{name: name for name in self._scopes}}
+        periods: dict[str, Period] = {name: name for name in get_args(Period)}
+        if period not in periods or scope not in scopes:
+            known = f"scopes: {', '.join(self._scopes)}; periods: {', '.join(periods)}"
+            self.fail(f"{value!r} is no budget, {_FORM}; {known}", param, ctx)
+        try:
+            limit_nano_usd = parse_nano(amount)
+        except ValueError as exc:
+            self.fail(f"{amount!r}: {exc}", param, ctx)
+        return Budget(scopes[scope], periods[period], limit_nano_usd)
+
+
+class MomentType(click.ParamType[int]):
+    """A point in time to come, as epoch milliseconds: an ISO date or time, or how long from now, as in `90d`."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return read_end(str(value), now_ms())
+        except ValueError as exc:
+            self.fail(f"{value!r}: {exc}", param, ctx)

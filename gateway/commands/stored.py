@@ -1,0 +1,64 @@
+"""A step with the database for a subcommand: its tables are made sure of, and what goes wrong is one line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, TypeVar
+
+import click
+
+from gateway.core.accounts import BadTerms
+from gateway.core.ports import StoreUnavailable
+from gateway.core.records import NotThere, Taken
+from gateway.settings import FileTerms, Settings
+from gateway.storage.accounts import SqlAccounts
+from gateway.storage.database import Database
+from gateway.storage.preparing import prepare
+
+T = TypeVar("T")
+
+
+def now_ms() -> int:
+    """Epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def fail(message: str) -> NoReturn:
+    """End the process with *message* and the exit code of what did not work."""
+    click.echo(message, err=True)
+    sys.exit(1)
+
+
+def with_database(settings: Settings, step: Callable[[Database], Awaitable[T]]) -> T:
+    """What *step* gives; where the database cannot be asked, the process ends and says why."""
+
+    async def run() -> T:
+        database = Database(settings.storage.database_url)
+        try:
+            await prepare(settings.storage.database_url, database)
+            return await step(database)
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(run())
+    except StoreUnavailable as exc:
+        fail(f"The database cannot be used: {exc}")
+
+
+def with_accounts(settings: Settings, step: Callable[[SqlAccounts], Awaitable[T]]) -> T:
+    """As `with_database`, with what tenants and keys are changed by; what *step* may not do ends the process too."""
+    terms = FileTerms(settings.tiers)
+    try:
+        return with_database(
+            settings,
+            lambda database: step(SqlAccounts(database, lambda: terms, chance=os.urandom, now_ms=now_ms)),
+        )
+    except BadTerms as exc:
+        fail("\n".join(f"{field}: {problem}" for field, problem in exc.problems))
+    except (NotThere, Taken) as exc:
+        fail(str(exc))

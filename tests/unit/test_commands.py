@@ -1,0 +1,168 @@
+"""`gateway tenants` and `gateway keys` on a SQLite file, from nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.__main__ import main
+from gateway.core.credentials import is_well_formed
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory and no configuration."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("GATEWAY_CONFIG", "DATABASE_URL", "GATEWAY_STORAGE_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words), prog_name="gateway")
+
+
+def told(*words: str) -> Any:
+    """What a command prints with `--json`, which it has to succeed at."""
+    done = run(*words, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_first_key() -> None:
+    """Two commands lead from nothing to a key, which is alone on standard output."""
+    tenant = run("tenants", "create", "acme")
+    key = run("keys", "create", "--tenant", "acme")
+
+    assert (tenant.exit_code, tenant.stdout) == (0, "Created the tenant acme, on the tier enterprise.\n")
+    assert key.exit_code == 0
+    assert is_well_formed(key.stdout.rstrip("\n"))
+    assert "shown this once" in key.stderr
+    assert key.stdout.strip() not in key.stderr
+
+
+def test_everything_about_a_key() -> None:
+    """Every option reaches the key."""
+    run("tenants", "create", "acme")
+    options = (
+        "--name=n --tier=enterprise --rpm=5 --inflight=2 --class=mid --class=budget --model=gpt-* --model=claude "
+        "--region-preference=sg_only --prefer-batch --budget=month=50 --budget=session:total=0.5 --when-blind=closed "
+        "--log-bodies --expires=2999-01-31"
+    )
+    made = told("keys", "create", "--tenant", "acme", *options.split())
+
+    assert {**made, "id": "", "last4": "", "secret": "", "created_ms": 0, "updated_ms": 0} == {
+        "id": "", "tenant": "acme", "name": "n", "prefix": "anm-sk", "last4": "", "tier": "enterprise",
+        "limits": {"rpm": 5, "inflight": 2, "classes": ["mid", "budget"]}, "rights": ["inference"],
+        "models": ["gpt-*", "claude"], "region_preference": "sg_only", "prefer_batch": True,
+        "budgets": [
+            {"scope": "key", "period": "month", "limit_usd": "50.000000"},
+            {"scope": "session", "period": "total", "limit_usd": "0.500000"},
+        ],
+        "policy": None, "when_blind": "closed", "log_bodies": True, "created_ms": 0, "updated_ms": 0,
+        "expires_ms": 32474736000000, "revoked_ms": None, "secret": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "rights"),
+    [((), ["inference"]), (("--admin",), ["manage"]), (("--admin", "read"), ["read"]),
+     (("--admin", "operate"), ["operate"])],
+)  # fmt: skip
+def test_kinds(option: tuple[str, ...], rights: list[str]) -> None:
+    """`--admin` makes a key of the other kind, with the right that is named."""
+    run("tenants", "create", "acme")
+
+    made = told("keys", "create", "--tenant", "acme", *option)
+
+    assert made["rights"] == rights
+    assert made["secret"].startswith("anm-ak-" if option else "anm-sk-")
+
+
+def test_list() -> None:
+    """Keys are listed newest first with what they are told by, and no secret."""
+    for tenant in ("acme", "other"):
+        run("tenants", "create", tenant)
+    first, _, third = (told("keys", "create", "--tenant", tenant) for tenant in ("acme", "other", "acme"))
+    run("keys", "revoke", first["id"])
+
+    listed = run("keys", "list", "--tenant", "acme").stdout
+
+    assert re.findall(r"key_\w+", listed) == [third["id"], first["id"]]
+    assert re.findall(r"active|revoked", listed) == ["active", "revoked"]
+    assert third["secret"][7:-4] not in listed
+    assert len(run("keys", "list").stdout.splitlines()) == 3
+
+
+def test_rotate_and_revoke() -> None:
+    """A rotated key keeps its id and gets another secret; a revoked one is none that could be."""
+    run("tenants", "create", "acme")
+    made = told("keys", "create", "--tenant", "acme")
+
+    rotated = told("keys", "rotate", made["id"], "--overlap", "60")
+    revoked = told("keys", "revoke", made["id"], "--now")
+    again = run("keys", "rotate", made["id"])
+
+    assert rotated["id"] == made["id"]
+    assert rotated["secret"] != made["secret"]
+    assert revoked["revoked_ms"] is not None
+    assert (again.exit_code, again.stdout, again.stderr) == (1, "", f"The key {made['id']} is revoked.\n")
+
+
+def test_tenants() -> None:
+    """A tenant's budgets are replaced or taken away, and it is disabled and enabled."""
+    run("tenants", "create", "acme", "--name", "Acme Inc", "--budget", "month=500", "--budget", "session:day=1")
+    replaced = told("tenants", "update", "acme", "--budget", "day=5", "--disable")
+    emptied = told("tenants", "update", "acme", "--no-budgets", "--enable", "--tier", "enterprise")
+
+    assert (replaced["name"], replaced["budgets"]) == (
+        "Acme Inc",
+        [{"scope": "tenant", "period": "day", "limit_usd": "5.000000"}],
+    )
+    assert replaced["disabled_ms"] is not None
+    assert (emptied["budgets"], emptied["disabled_ms"]) == ([], None)
+    assert run("tenants", "list").stdout.split() == ["acme", "enterprise", "active", "Acme", "Inc"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("tenants", "create", "acme"), 1, "There is a tenant acme already."),
+        (("tenants", "create", "new", "--tier", "none"), 1, "tier: there is no tier none"),
+        (("tenants", "create", "../x"), 2, "not a name of at most 64"),
+        (("tenants", "update", "acme"), 1, "Say what to change"),
+        (("tenants", "update", "nobody", "--enable"), 1, "There is no tenant nobody."),
+        (("keys", "create", "--tenant", "nobody"), 1, "There is no tenant nobody."),
+        (("keys", "create", "--tenant", "acme", "--policy", "none"), 1, "policy: there is no policy none"),
+        (("keys", "create", "--tenant", "acme", "--rpm", "-3"), 1, "rpm: -3 is not within"),
+        (("keys", "create", "--tenant", "acme", "--budget", "year=1"), 2, "is no budget"),
+        (("keys", "create", "--tenant", "acme", "--budget", "tenant:day=1"), 2, "is no budget"),
+        (("keys", "create", "--tenant", "acme", "--budget", "day=1e3"), 2, "plain decimal"),
+        (("keys", "create", "--tenant", "acme", "--expires", "2001-01-01"), 2, "has passed"),
+        (("keys", "create", "--tenant", "acme", "--expires", "soon"), 2, "a date such as"),
+        (("keys", "revoke", "key_000000000000"), 1, "There is no key key_000000000000."),
+    ],
+)
+def test_refused(words: tuple[str, ...], code: int, said: str) -> None:
+    """What cannot be done is one clear line on standard error, and nothing on the other."""
+    run("tenants", "create", "acme")
+
+    done = run(*words)
+
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+def test_no_database(folder: Path) -> None:
+    """A database that cannot be used is said so, without a traceback."""
+    (folder / "gateway.toml").write_text('[storage]\ndatabase_url = "sqlite:///nowhere/gateway.db"\n')
+
+    done = run("tenants", "list")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "The database cannot be used: OperationalError: unable to open database file\n"
