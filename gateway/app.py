@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from gateway import telemetry as events
 from gateway.aio import Tasks
@@ -29,9 +29,8 @@ from gateway.http.admin.routes import AdminTable
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.handler import GatewayHandler, Hooks, Site
 from gateway.http.playground import Playground
-from gateway.http.recording import Room
 from gateway.http.replays import Repeater
-from gateway.http.server import GatewayServer, ServerLimits
+from gateway.http.server import GatewayServer
 from gateway.http.turnstile import Turnstile
 from gateway.imaging.stills import ProcessStills
 from gateway.loglines import clean
@@ -39,25 +38,35 @@ from gateway.metrics import CONTENT_TYPE as METRICS_TYPE
 from gateway.metrics import MetricsRecorder
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
-from gateway.pipeline.services import Clock, Deadlines, Services
+from gateway.pipeline.services import Clock, Services
 from gateway.pipeline.stages.admit import Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
 from gateway.pipeline.stages.pictures import CheckPictures, PictureTimes, PictureWorks
 from gateway.pipeline.watch import Watch
-from gateway.policy.breaker import BreakerBoard, BreakerRules, BudgetRules, State
+from gateway.policy.breaker import BreakerBoard, State
 from gateway.policy.loads import LoadBoard
-from gateway.policy.pictures import PictureRules
 from gateway.policy.retry import RetryRules
 from gateway.providers.presets import PRESETS
+from gateway.rules import (
+    breaker_rules,
+    budget_rules,
+    deadlines,
+    fixed_at_start,
+    idempotency_rules,
+    picture_rules,
+    room,
+    server_limits,
+    upstream_limits,
+)
 from gateway.settings import FileTerms, Settings, SettingsError, build_catalog, build_keys
 from gateway.siblings import Siblings
-from gateway.storage.idempotency import IdempotencyRules, SqlReplays
+from gateway.storage.idempotency import SqlReplays
 from gateway.storage.open import Watchers, open_stores
 from gateway.storage.preparing import prepare
 from gateway.storage.reading import SqlBooks
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
-from gateway.upstream.client import AiohttpUpstream, UpstreamLimits
+from gateway.upstream.client import AiohttpUpstream
 from gateway.upstream.guarded import GuardedClient
 
 BACKLOG = 2048  # connections the kernel holds while the loop is busy: a burst of 1,000 clients fits
@@ -148,10 +157,10 @@ class App:
         self._tasks = Tasks(self._report_crash)
         self._stop = asyncio.Event()
         self._running: set[Watch] = set()
-        self._board = BreakerBoard(_breaker_rules(settings), _budget_rules(settings), self._route_changed)
+        self._board = BreakerBoard(breaker_rules(settings), budget_rules(settings), self._route_changed)
         self._loads = LoadBoard()
         self._drains = Drains(Tasks(self._report_crash))
-        self._upstream = AiohttpUpstream(_upstream_limits(settings), self._tasks)
+        self._upstream = AiohttpUpstream(upstream_limits(settings), self._tasks)
         self._fetcher = GuardedClient(dns_s=settings.upstream.dns_s)
         self._stills = ProcessStills()
         self._stores = open_stores(
@@ -164,11 +173,9 @@ class App:
             epoch_s=time.time,
             workers=settings.server.workers,
         )
-        kept = settings.idempotency
-        rules = IdempotencyRules(keep_s=kept.keep_s, queue_bytes=kept.max_held_bytes)
+        rules = idempotency_rules(settings)
         self._replays = SqlReplays(self._stores.database, _holder(), rules, self._report_crash)
-        room = Room(kept.max_answer_bytes, kept.max_held_bytes)
-        self._repeater = Repeater(self._replays, self._stores.counters, room, self._replayed)
+        self._repeater = Repeater(self._replays, self._stores.counters, room(settings), self._replayed)
         new_request_id = RequestIds().new
         turnstile = Turnstile(time.monotonic)
         self._siblings = siblings
@@ -186,7 +193,7 @@ class App:
         )
         self._server = GatewayServer(
             self._handler,
-            _server_limits(settings),
+            server_limits(settings),
             turnstile,
             on_bad_request=self._refused,
             on_crash=self._crashed,
@@ -266,7 +273,7 @@ class App:
         routes = {route.id for model in site.catalog.models.values() for route in model.routes}
         self._board.keep(routes)
         self._loads.keep(routes)
-        before, after = _fixed_at_start(old), _fixed_at_start(fresh)
+        before, after = fixed_at_start(old), fixed_at_start(fresh)
         kept = [name for name, value in after.items() if before[name] != value]
         log.info(events.SETTINGS_RELOADED, models=len(site.catalog.models), restart_needed_for=kept)
 
@@ -325,7 +332,7 @@ class App:
         # with it is told behind: a flood of misspelt models is limited too. Pictures come last: what is done with them
         # depends on the model and its routes, and may be much.
         times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
-        works = PictureWorks(self._fetcher, self._stills, _picture_rules(settings), times)
+        works = PictureWorks(self._fetcher, self._stills, picture_rules(settings), times)
         stages = (Choose(catalog), Measure(), Admit(self._stores.counters), Refuse(), CheckPictures(works))
         return Site(
             catalog=catalog,
@@ -345,7 +352,7 @@ class App:
             ledgers=(self._stores.ledger, LogRecorder(self._telemetry), self._metrics, self._repeater),
             board=self._board,
             retry=RetryRules(settings.upstream.retry_base_s, settings.upstream.retry_wait_max_s),
-            deadlines=_deadlines(settings),
+            deadlines=deadlines(settings),
             lanes=LaneRules(stream.max_event_bytes, stream.sniff_bytes, stream.metadata_frame, region),
             tariff=Tariff(catalog.modes, stream.bill_interrupted, region),
             clock=_CLOCK,
@@ -417,79 +424,3 @@ def _secrets(catalog: Catalog, settings: Settings) -> set[str]:
     providers = {route.provider for model in catalog.models.values() for route in model.routes}
     theirs = {secret for provider in providers for secret in provider.secrets}
     return theirs | set(build_keys(settings))
-
-
-def _fixed_at_start(settings: Settings) -> dict[str, object]:
-    """The settings that a reload cannot change, by name: those of the objects that are made once."""
-    server = settings.server
-    return {
-        "server.host": server.host,
-        "server.port": server.port,
-        "server.workers": server.workers,
-        **{
-            f"server.{name}": value
-            for name, value in asdict(_server_limits(settings)).items()
-            if name != "write_stall_s"  # of another section, and taken over
-        },
-        **{f"upstream.{name}": value for name, value in asdict(_upstream_limits(settings)).items()},
-        **{f"upstream.breaker_{name}": value for name, value in asdict(_breaker_rules(settings)).items()},
-        **{f"upstream.retry_budget_{name}": value for name, value in asdict(_budget_rules(settings)).items()},
-        **{f"idempotency.{name}": value for name, value in asdict(settings.idempotency).items()},
-        **{f"logging.{name}": value for name, value in asdict(settings.logging).items()},
-    }
-
-
-def _breaker_rules(settings: Settings) -> BreakerRules:
-    upstream = settings.upstream
-    return BreakerRules(
-        failures=upstream.breaker_failures,
-        window_s=upstream.breaker_window_s,
-        open_s=upstream.breaker_open_s,
-        open_max_s=upstream.breaker_open_max_s,
-    )
-
-
-def _budget_rules(settings: Settings) -> BudgetRules:
-    return BudgetRules(percent=settings.upstream.retry_budget_percent)
-
-
-def _upstream_limits(settings: Settings) -> UpstreamLimits:
-    upstream = settings.upstream
-    return UpstreamLimits(
-        connect_s=upstream.connect_s,
-        dns_s=upstream.dns_s,
-        max_connections=upstream.max_connections,
-        pool_idle_s=upstream.pool_idle_s,
-    )
-
-
-def _server_limits(settings: Settings) -> ServerLimits:
-    server = settings.server
-    return ServerLimits(
-        first_byte_s=server.first_byte_s,
-        header_s=server.header_s,
-        keepalive_s=server.keepalive_s,
-        write_stall_s=settings.stream.write_stall_s,
-        max_connections=server.max_connections,
-    )
-
-
-def _picture_rules(settings: Settings) -> PictureRules:
-    return PictureRules(
-        max_bytes=settings.vision.max_image_bytes,
-        max_pixels=settings.vision.max_image_pixels,
-        max_body_bytes=settings.server.max_image_body_bytes,
-    )
-
-
-def _deadlines(settings: Settings) -> Deadlines:
-    stream = settings.stream
-    return Deadlines(
-        first_token_s=stream.first_token_s,
-        idle_s=stream.idle_s,
-        heartbeat_s=stream.heartbeat_s,
-        commit_after_s=stream.commit_after_s,
-        write_stall_s=stream.write_stall_s,
-        non_stream_s=stream.non_stream_s,
-        usage_grace_s=stream.usage_grace_s,
-    )
