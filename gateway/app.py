@@ -27,6 +27,7 @@ from gateway.http.admin.desk import AdminDesk
 from gateway.http.admin.reading import ReadingDesk
 from gateway.http.admin.routes import AdminTable
 from gateway.http.answer_headers import constant_headers, success_headers
+from gateway.http.door import Door
 from gateway.http.handler import GatewayHandler, Hooks, Site
 from gateway.http.playground import Playground
 from gateway.http.replays import Repeater
@@ -47,6 +48,7 @@ from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import BreakerBoard, State
 from gateway.policy.loads import LoadBoard
 from gateway.policy.retry import RetryRules
+from gateway.policy.strangers import Strangers
 from gateway.providers.presets import PRESETS
 from gateway.rules import (
     breaker_rules,
@@ -68,6 +70,7 @@ from gateway.storage.reading import SqlBooks
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream
 from gateway.upstream.guarded import GuardedClient
+from gateway.wire.hops import networks
 
 BACKLOG = 2048  # connections the kernel holds while the loop is busy: a burst of 1,000 clients fits
 # Allocations before a young collection, and young ones before older ones. Python's own (700, 10, 10) would look for
@@ -116,11 +119,6 @@ class RequestIds:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _holder() -> str:
-    """This process, for people: host, process id and the second of its start."""
-    return f"{socket.gethostname()}:{os.getpid()}:{int(time.time())}"
 
 
 def new_trace_id() -> str:
@@ -173,18 +171,18 @@ class App:
             epoch_s=time.time,
             workers=settings.server.workers,
         )
-        rules = idempotency_rules(settings)
-        self._replays = SqlReplays(self._stores.database, _holder(), rules, self._report_crash)
+        self._replays = SqlReplays(self._stores.database, idempotency_rules(settings), self._report_crash)
         self._repeater = Repeater(self._replays, self._stores.counters, room(settings), self._replayed)
+        door = Door(self._stores.keys, Strangers(time.monotonic), networks(settings.server.trusted_proxies))
         new_request_id = RequestIds().new
         turnstile = Turnstile(time.monotonic)
         self._siblings = siblings
         self._playground = Playground(self._tasks, siblings)
         reading = ReadingDesk(SqlBooks(self._stores.database, _now_ms))
-        desk = AdminDesk(AdminTable(reading.routes()), self._stores.keys, _now_ms)
+        desk = AdminDesk(AdminTable(reading.routes()), door, _now_ms)
         self._handler = GatewayHandler(
             self._site(settings),
-            self._stores.keys,
+            door,
             self._hooks(new_request_id),
             turnstile,
             playground=self._playground,
@@ -392,8 +390,9 @@ class App:
     def _replayed(self, request_id: str, key: Key) -> None:
         self._telemetry.log.info(events.REQUEST_REPLAYED, request_id=request_id, tenant=key.tenant, key_id=key.id)
 
-    def _refused(self, reason: str, status: int, request_id: str) -> None:
-        self._refusals.write(reason, status=status, request_id=request_id)
+    def _refused(self, reason: str, status: int, request_id: str, address: str | None = None) -> None:
+        said = {} if address is None else {"address": address}
+        self._refusals.write(reason, status=status, request_id=request_id, **said)
 
     def _crashed(self, request_id: str, exc: BaseException) -> None:
         self._telemetry.log.error(events.INTERNAL_ERROR, request_id=request_id, exc_info=exc)

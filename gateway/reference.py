@@ -151,6 +151,8 @@ MEANINGS: Mapping[str, str] = {
     "options in the last `idempotency.keep_s`.",
     "idempotency_unavailable": "The database does not say whether the `Idempotency-Key` was used before. Requests "
     "without one are served.",
+    "too_many_failures": "More than 60 requests of the last minute from one address (see `server.trusted_proxies`) had "
+    "a key that is none. Requests from there with a valid key are served.",
     "headers_too_large": "The request line or a header is longer than the server reads.",
     "internal_error": "A fault of the gateway; its log holds the details under the request's id.",
     "provider_unavailable": "Every route of the model failed or rests after failures; nothing was billed. Where "

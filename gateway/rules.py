@@ -21,6 +21,7 @@ def fixed_at_start(settings: Settings) -> dict[str, object]:
         "server.host": server.host,
         "server.port": server.port,
         "server.workers": server.workers,
+        "server.trusted_proxies": server.trusted_proxies,
         **{
             f"server.{name}": value
             for name, value in asdict(server_limits(settings)).items()

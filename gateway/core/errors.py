@@ -62,6 +62,10 @@ INVALID_API_KEY = ErrorKind(
     "invalid_api_key", 401, "invalid_request_error", "authentication_error",
     "The API key is missing or not valid.", retry="never",
 )
+TOO_MANY_FAILURES = ErrorKind(  # another try with the same key would fail as well, and a good key is not refused
+    "too_many_failures", 429, "requests", "rate_limit_error",
+    "Too many requests from this address had no valid API key.", retry="never",
+)
 RESIDENCY_DENIED = ErrorKind(
     "residency_denied", 403, "invalid_request_error", "permission_error",
     "No provider of this model computes where this key's calls have to stay.", retry="never",
@@ -164,6 +168,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     IDEMPOTENCY_MISMATCH,
     RATE_LIMIT_EXCEEDED,
     INFLIGHT_CAP,
+    TOO_MANY_FAILURES,
     HEADERS_TOO_LARGE,
     INTERNAL_ERROR,
     IDEMPOTENCY_UNAVAILABLE,

@@ -96,6 +96,9 @@ class Keys(Protocol):
             StoreUnavailable: That cannot be told now.
         """
 
+    def knows(self, secret: str) -> bool:
+        """Whether *secret* is a key that was found of late, so that finding it again costs next to nothing."""
+
 
 class Terms(Protocol):
     """What limits mean that are kept as they would stand in the file."""

@@ -24,13 +24,14 @@ from gateway.core.errors import (
 )
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.held import Held, mark_of
-from gateway.core.ports import Keys, Sink, StoreUnavailable
+from gateway.core.ports import Sink, StoreUnavailable
 from gateway.dialects.base import ClientDialect
 from gateway.dialects.openai_panels import PanelCall, read_run
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.admin.desk import AdminDesk
 from gateway.http.answer_headers import Headers, limit_headers
 from gateway.http.answers import JsonAnswer
+from gateway.http.door import Door
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path, set_aside
@@ -78,14 +79,15 @@ class Hooks:
     """What the handler calls outside of itself.
 
     Attributes:
-        on_bad_request: One log line for a request that was refused before it became an exchange.
+        on_bad_request: One log line for a request that was refused before it became an exchange: our word for why, the
+            status, the request id, and the address that it came from.
         metrics_type: The content type of what `render_metrics` gives.
         stream_opened: A stream has been asked for; `stream_closed` is called when its exchange is over.
     """
 
     new_request_id: Callable[[], str]
     new_trace_id: Callable[[], str]
-    on_bad_request: Callable[[str, int, str], None]
+    on_bad_request: Callable[[str, int, str, str | None], None]
     render_metrics: Callable[[], Awaitable[bytes]]
     metrics_type: str
     stream_opened: Callable[[], None]
@@ -98,7 +100,7 @@ class GatewayHandler:
     def __init__(
         self,
         site: Site,
-        keys: Keys,
+        door: Door,
         hooks: Hooks,
         turnstile: Turnstile,
         *,
@@ -109,7 +111,7 @@ class GatewayHandler:
         self.site = site
         self.active = 0
         self.draining = False
-        self._keys = keys
+        self._door = door
         self._hooks = hooks
         self._playground = playground
         self._desk = desk
@@ -131,9 +133,9 @@ class GatewayHandler:
                 return await self._complete(request, endpoint, secret, request_id)
             if endpoint.kind == "admin":
                 return await self._desk.answer(request, secret, request_id, partial(self._read_small, request))
-            return await self._serve(endpoint, path, secret, request_id)
+            return await self._serve(request, endpoint, secret, request_id)
         except GatewayError as error:
-            self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id)
+            self._refused(request, error, request_id)
             return error_response(
                 path, error, request_id, self._allowed(path) if error.kind is METHOD_NOT_ALLOWED else ()
             )
@@ -164,9 +166,12 @@ class GatewayHandler:
             raise GatewayError(METHOD_NOT_ALLOWED, f"This route takes {' and '.join(endpoint.methods)}.")
         return endpoint
 
-    async def _authenticate(self, secret: str | None) -> Key:
+    def _refused(self, request: web.BaseRequest, error: GatewayError, request_id: str) -> None:
+        self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id, self._door.address_of(request))
+
+    async def _authenticate(self, request: web.BaseRequest, secret: str | None) -> Key:
         try:
-            key = await self._keys.find(secret) if secret is not None else None
+            key = await self._door.key_of(request, secret)
         except StoreUnavailable as exc:
             raise GatewayError(STORAGE_UNAVAILABLE) from exc
         if key is None or "inference" not in key.rights:
@@ -182,7 +187,7 @@ class GatewayHandler:
         if self.draining:
             request.protocol.close()
             raise GatewayError(SHUTTING_DOWN)
-        key = await self._authenticate(secret)
+        key = await self._authenticate(request, secret)
         body = await self._read_body(request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes)
         options, forwarded = _options(request), _forwarded(request, dialect)
         claim = held = None
@@ -209,7 +214,7 @@ class GatewayHandler:
         try:
             return await self._repeater.answer(request, exchange, claim, answer, relay)
         except GatewayError as error:
-            self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id)
+            self._refused(request, error, request_id)
             return error_response(route_path(request), error, request_id, limit_headers(exchange.limits))
 
     async def _answer(
@@ -295,14 +300,17 @@ class GatewayHandler:
         methods = self._desk.table.allowed(path) if endpoint.kind == "admin" else endpoint.methods
         return (("Allow", ", ".join(methods)),)
 
-    async def _serve(self, endpoint: Endpoint, path: str, secret: str | None, request_id: str) -> web.StreamResponse:
+    async def _serve(
+        self, request: web.BaseRequest, endpoint: Endpoint, secret: str | None, request_id: str
+    ) -> web.StreamResponse:
         """Everything that is no completion: small, and not counted."""
+        path = route_path(request)
         ids = (("x-request-id", request_id), ("request-id", request_id))
         if endpoint.kind == "models":
-            key = await self._authenticate(secret)
+            key = await self._authenticate(request, secret)
             return _json(models_body(path, self.site.catalog, key, self.site.services.clock.epoch_s()), 200, ids)
         if endpoint.kind == "panel":
-            key = await self._authenticate(secret)
+            key = await self._authenticate(request, secret)
             return _json(await self._playground.cancel(key, path), 200, ids)
         if endpoint.kind == "metrics":
             text = await self._hooks.render_metrics()

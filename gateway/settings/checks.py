@@ -10,6 +10,7 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.settings.fields import Secret
+from gateway.wire import hops
 
 # RFC 6750's token characters: what every client can send after "Bearer".
 _GATEWAY_KEY = re.compile(r"anm-sk-[A-Za-z0-9._~+/=-]{1,256}")
@@ -38,6 +39,15 @@ def database_url(text: str) -> str:
     """A SQLite or Postgres URL."""
     if _split(text).scheme not in ("sqlite", "postgres", "postgresql"):
         raise ValueError("not a sqlite:, postgres: or postgresql: URL")
+    return text
+
+
+def networks(text: str) -> str:
+    """Networks in CIDR notation, separated by commas, or none."""
+    try:
+        hops.networks(text)
+    except ValueError:
+        raise ValueError('not networks such as "10.0.0.0/8, 2001:db8::/32", or everybody is in them') from None
     return text
 
 

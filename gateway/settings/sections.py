@@ -30,6 +30,12 @@ class ServerSettings:
     )
     port: int = setting("Port to listen on; 0 lets the system choose one.", 8080, bounds=(0, 65535))
     region: str = setting("Region of this gateway, shown as x-anoman-region.", "id", check=checks.region)
+    trusted_proxies: str = setting(
+        "Networks of proxies whose X-Forwarded-For is believed, separated by commas; "
+        "the client's address is the last one in it that none of them has. Heroku's router: `10.0.0.0/8`.",
+        "",
+        check=checks.networks,
+    )
     workers: int = setting(
         "Processes that serve; more than one run under gunicorn, each with its part of the keys' limits.",
         1,

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -73,23 +76,27 @@ class IdempotencyRules:
     sweep_s: float = SWEEP_S
 
 
+def _this_process() -> str:
+    """For people who look at the table: host, process id and the second of its start."""
+    return f"{socket.gethostname()}:{os.getpid()}:{int(time.time())}"
+
+
 class SqlReplays:
     """
     `Replays` in the table `idempotency`. What a request does not wait for is written by a task of the house.
 
     Args:
         database: Owned by the caller; it closes later than this.
-        holder: This process, for people who look at the table.
         report: See `Tasks`.
     """
 
     def __init__(
-        self, database: Database, holder: str, rules: IdempotencyRules, report: Callable[[str, BaseException], None]
-    ) -> None:
+        self, database: Database, rules: IdempotencyRules, report: Callable[[str, BaseException], None]
+    ) -> None:  # fmt: skip
         self._database = database
         self._rules = rules
         self._tasks = Tasks(report)
-        self._rows = Rows(database.dialect, holder, lease_s=rules.lease_s, keep_s=rules.keep_s)
+        self._rows = Rows(database.dialect, _this_process(), lease_s=rules.lease_s, keep_s=rules.keep_s)
         self._holds: dict[tuple[str, bytes], _Hold] = {}
         self._endings: deque[_Ending] = deque()
         self._queued_bytes = 0

@@ -81,6 +81,10 @@ class KeyCache:
             entry = self._known.get(digest)
         return None if entry is None else self._unless_expired(entry.key)
 
+    def knows(self, digest: bytes) -> bool:
+        """See `core.ports.Keys`."""
+        return digest in self._known
+
     def invalidate(self) -> None:
         """Believe nothing that was read before now: something was changed by this very process."""
         self._edition += 1

@@ -84,6 +84,10 @@ class AllKeys:
         digest = digest_of(secret)
         return self._static.get(digest) or await self._cache.find_digest(digest, secret)
 
+    def knows(self, secret: str) -> bool:
+        digest = digest_of(secret)
+        return self._static.get(digest) is not None or self._cache.knows(digest)
+
     def replace(self, table: Mapping[str, Key], terms: Terms) -> None:
         """Take the static keys of *table* and the tiers of *terms* instead; see `MemoryKeys.replace`."""
         self._static.replace(table)

@@ -41,7 +41,7 @@ async def process(database: Database) -> AsyncIterator[Process]:
     made: list[SqlReplays] = []
 
     def start(rules: IdempotencyRules = STILL) -> SqlReplays:
-        made.append(SqlReplays(database, f"host:{len(made)}", rules, lambda name, exc: deaths.append((name, exc))))
+        made.append(SqlReplays(database, rules, lambda name, exc: deaths.append((name, exc))))
         return made[-1]
 
     yield start

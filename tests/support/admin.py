@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
@@ -11,9 +12,11 @@ from gateway.core.errors import METHOD_NOT_ALLOWED, GatewayError
 from gateway.core.ports import Keys
 from gateway.http.admin.desk import AdminDesk
 from gateway.http.admin.routes import AdminTable
+from gateway.http.door import Door as KeyDoor
 from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path
 from gateway.http.server import ServerLimits
+from gateway.policy.strangers import Strangers
 from tests.support.door import Door, Reply, open_door, request
 
 
@@ -32,7 +35,7 @@ class AdminDoor:
 @contextlib.asynccontextmanager
 async def open_admin(table: AdminTable, keys: Keys, now_ms: Callable[[], int]) -> AsyncIterator[AdminDoor]:
     """The server for *table*."""
-    desk = AdminDesk(table, keys, now_ms)
+    desk = AdminDesk(table, KeyDoor(keys, Strangers(time.monotonic), ()), now_ms)
 
     async def handle(asked: web.BaseRequest) -> web.StreamResponse:
         path = route_path(asked)

@@ -28,6 +28,7 @@ OTHERS = {
     "heartbeat_s": "9.5",
     "breaker_open_max_s": "60",
     "metadata_frame": "bare",
+    "trusted_proxies": "10.0.0.0/8",
     "bill_interrupted": "false",
     "shipped": "true",
     "format": "console",
@@ -221,6 +222,12 @@ def test_every_bound_holds(section: str, name: str) -> None:
         ("storage", {"redis_url": "http://:hunter2@cache"}, "the value is not a redis:, rediss: or unix: URL"),
         ("logging", {"level": "loud"}, '"loud" is not one of "debug", "info", "warning", "error"'),
         ("server", {"host": ""}, '"" is not a host name or address'),
+        (
+            "server",
+            {"trusted_proxies": "10.0.0.0/8, all"},
+            'is not networks such as "10.0.0.0/8, 2001:db8::/32", or everybody is in them',
+        ),
+        ("server", {"trusted_proxies": "0.0.0.0/0"}, "or everybody is in them"),
     ],
 )
 def test_relations_and_checks(section: str, values: dict[str, object], problem: str) -> None:

@@ -17,10 +17,11 @@ from gateway.core.errors import (
     STORAGE_UNAVAILABLE,
     GatewayError,
 )
-from gateway.core.ports import Keys, StoreUnavailable
+from gateway.core.ports import StoreUnavailable
 from gateway.http.admin.bodies import read_fields
 from gateway.http.admin.pages import NO_PAGE, read_page
 from gateway.http.admin.routes import AdminRequest, AdminRoute, AdminTable, Reply
+from gateway.http.door import Door
 from gateway.http.intake import route_path
 
 MAX_BODY_BYTES = 64 * 1024  # a policy with a thousand names of tools; everything else has some hundred bytes
@@ -43,9 +44,9 @@ class AdminDesk:
         now_ms: Epoch milliseconds.
     """
 
-    def __init__(self, table: AdminTable, keys: Keys, now_ms: Callable[[], int]) -> None:
+    def __init__(self, table: AdminTable, door: Door, now_ms: Callable[[], int]) -> None:
         self.table = table
-        self._keys = keys
+        self._door = door
         self._now_ms = now_ms
 
     async def answer(
@@ -62,25 +63,26 @@ class AdminDesk:
         """
         route, params = self.table.find(route_path(request), request.method)
         try:
-            key = await self._authenticate(secret, route)
+            key = await self._authenticate(request, secret, route)
             query = _query(request.raw_path.partition("?")[2], route)
             page = read_page(route.path, query) if route.paged else NO_PAGE
             tenant = _tenant(key, query)
             body = read_fields(await read(MAX_BODY_BYTES)) if route.method in _HAVE_BODIES else {}
             rest = {name: value for name, value in query.items() if name not in ("tenant", "limit", "cursor")}
-            asked = AdminRequest(key, request_id, self._now_ms(), tenant, params, rest, page, body)
+            address = self._door.address_of(request)
+            asked = AdminRequest(key, request_id, self._now_ms(), tenant, params, rest, page, body, address)
             return _response(await route.handle(asked), request_id)
         except StoreUnavailable as exc:
             raise GatewayError(STORAGE_UNAVAILABLE) from exc
 
-    async def _authenticate(self, secret: str | None, route: AdminRoute) -> Key:
+    async def _authenticate(self, request: web.BaseRequest, secret: str | None, route: AdminRoute) -> Key:
         """
         The key, which has the right that *route* needs.
 
         Raises:
             GatewayError: `invalid_api_key`, of a key of the other kind too: no word tells whether it exists.
         """
-        key = await self._keys.find(secret) if secret is not None else None
+        key = await self._door.key_of(request, secret)
         if key is not None and route.open_to_inference and "inference" in key.rights:
             return key
         rights = key.rights - {"inference"} if key is not None else frozenset()

@@ -40,6 +40,7 @@ class AdminRequest:
         query: Those that the route takes, without `tenant`, `limit` and `cursor`; each is there once and not empty.
         page: Of a route that gives pages.
         body: The JSON object, its numbers with a fraction as `Raw`; empty for a method without a body.
+        address: Where it came from, for the audit log; None where its connection has no address.
     """
 
     key: Key
@@ -50,6 +51,7 @@ class AdminRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     page: Page = NO_PAGE
     body: Mapping[str, object] = field(default_factory=dict)
+    address: str | None = None
 
     @property
     def is_operator(self) -> bool:
