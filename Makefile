@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run test check unit fuzz bench golden docs lock clean
+.PHONY: run test check unit fuzz bench soak golden docs lock clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m gateway demo $(ARGS)
@@ -32,6 +32,11 @@ fuzz: $(VENV)/.test
 bench: $(VENV)/.test
 	sh tests/prepare.sh nginx
 	$(BIN)/python -m tests.bench $(ARGS)
+
+# 100,000 calls under kills, restarts and outages, and the ledger held against the provider's own record.
+soak: $(VENV)/.test
+	sh tests/prepare.sh
+	$(BIN)/python -m tests.soak $(ARGS)
 
 golden: $(VENV)/.test
 	$(BIN)/python -m tests.golden.replay

@@ -1,0 +1,60 @@
+"""What must be gone when nothing goes on: open calls, sockets, leases and holds, and memory that only grew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.support.gateway import Gateway
+from tests.support.redis import Redis
+
+from .processes import ProviderProcess
+from .verdict import Verdict
+
+# Reliability G2: 5 MiB in 100,000 calls, of which a calm end has a tenth; below that the allocator's steps are all
+# that can be seen.
+DRIFT_BYTES = 5 << 20
+
+
+@dataclass(slots=True)
+class Rest:
+    """
+    A service at rest.
+
+    Attributes:
+        memory: Bytes that its worst worker grew by; None where it was not measured.
+        left: What was not gone, by name.
+        quiet_s: How long it took to come to rest.
+    """
+
+    memory: int | None = None
+    left: dict[str, int] = field(default_factory=dict)
+    quiet_s: float = 0.0
+
+
+async def leftovers(gateway: Gateway, provider: ProviderProcess, redis: Redis | None) -> dict[str, int]:
+    """What still is open or held."""
+    metrics = await gateway.metrics()
+    return {
+        "streams": int(metrics.value("gateway_open_streams")),
+        "requests at the provider": await provider.open_requests(),
+        "sockets to the provider": gateway.sockets(provider.port),
+        "sockets of customers": gateway.client_sockets(),
+        **(held(redis) if redis is not None else {}),
+    }
+
+
+def held(redis: Redis) -> dict[str, int]:
+    """Leases and holds that the counters still keep."""
+    return {}
+
+
+def judge_rest(rest: Rest, verdict: Verdict) -> None:
+    """Everything is gone, and memory stayed."""
+    for name, count in rest.left.items():
+        if count:
+            verdict.blame("left behind", name, count)
+    verdict.figures["seconds until all was settled"] = round(rest.quiet_s, 1)
+    if rest.memory is not None:
+        verdict.figures["memory, KiB grown by the worst worker"] = rest.memory // 1024
+        if rest.memory > DRIFT_BYTES:
+            verdict.blame("memory", "-", f"{rest.memory} bytes")

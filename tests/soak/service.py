@@ -1,0 +1,110 @@
+"""The gateway as a service: one generation of processes after another, on the same stores and the same directory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+from tests.support import proc
+from tests.support.config import Config
+from tests.support.gateway import PLAIN, Gateway, UncleanExitError
+
+# What a person should look at, and does here: the outages that the conductor makes, in the words of the catalogue.
+EXPECTED = frozenset[str]()
+_KILLED = "was sent SIGKILL"  # gunicorn's master, of a worker
+_SERVING_S = 30.0
+
+
+class Service:
+    """
+    What customers see as one address.
+
+    Attributes:
+        kills_s: Epoch seconds of every SIGKILL.
+        problems: What a generation did that it must never do: unclean ends, lines that ask a person to look.
+    """
+
+    def __init__(self, config: Config, workers: int) -> None:
+        self.kills_s: list[float] = []
+        self.problems: list[str] = []
+        self._config = config
+        self._workers = workers
+        self._gateway: Gateway
+
+    @property
+    def port(self) -> int:
+        """Of the newest generation."""
+        return self._gateway.port
+
+    @property
+    def gateway(self) -> Gateway:
+        """The newest generation."""
+        return self._gateway
+
+    async def start(self) -> None:
+        """Start a generation; from now on customers come to it."""
+        gateway = Gateway(self._config, workers=self._workers, flags=PLAIN)
+        await gateway.__aenter__()
+        self._gateway = gateway
+        if self._workers > 1:
+            async with asyncio.timeout(_SERVING_S):
+                while len(self.workers()) < self._workers:  # noqa: ASYNC110 - the kernel tells nobody of a fork
+                    await asyncio.sleep(0.02)
+
+    async def stop(self) -> None:
+        """SIGTERM, and everything that has to hold of how a generation ends."""
+        await self._end(self._gateway)
+
+    async def roll(self) -> None:
+        """The next generation takes the customers over, then the old one is told to go."""
+        old = self._gateway
+        await self.start()
+        await self._end(old)
+
+    async def kill(self, chance: float) -> None:
+        """SIGKILL for one worker, whose place its master fills; for a single process the next one is started."""
+        self.kills_s.append(time.time())
+        if self._workers == 1:
+            old = self._gateway
+            old.expected_exit = -signal.SIGKILL
+            os.kill(old.pid, signal.SIGKILL)
+            await old.exit_code()
+            await self._end(old)
+            await self.start()
+            return
+        workers = self.workers()
+        victim = workers[int(chance * len(workers))]
+        os.kill(victim, signal.SIGKILL)
+        async with asyncio.timeout(_SERVING_S):
+            while victim in (now := self.workers()) or len(now) < self._workers:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+
+    def workers(self) -> list[int]:
+        """The processes that serve."""
+        pids = proc.tree(self._gateway.pid)
+        return pids if self._workers == 1 else pids[1:]
+
+    async def _end(self, gateway: Gateway) -> None:
+        try:
+            await gateway.__aexit__(None, None, None)
+        except UncleanExitError as exc:
+            self.problems.append(str(exc))
+        self.problems += problems_of(gateway.log)
+
+
+def problems_of(log: list[dict[str, Any]]) -> list[str]:
+    """Lines of *log* that nobody expected: errors that are no outage of ours, and anything with a traceback."""
+    return [str(line) for line in log if _is_problem(line)]
+
+
+def _is_problem(line: dict[str, Any]) -> bool:
+    if line["event"] == "library.reported" and _KILLED in str(line.get("message")):
+        return False
+    if "Traceback" in str(line):
+        return True
+    return line["level"] in ("error", "critical") and line["event"] not in EXPECTED
+
+

@@ -1,0 +1,55 @@
+"""The two places a soak runs at: several workers on PostgreSQL and Redis, and one process with nothing beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+from tests.support.config import Config, toml
+from tests.support.redis import server as redis_server
+
+from .conductor import Stage
+from .processes import ROOT, provider_process
+from .service import Service
+from .stores import database
+from .world import Customer, configuration
+
+Place = Literal["stores", "alone"]
+WORKERS = 3
+
+
+@asynccontextmanager
+async def stage(place: Place, keys: list[Customer], **more: Config) -> AsyncIterator[Stage]:
+    """A stage for customers with *keys*; *more* sections go into the gateway's settings."""
+    async with contextlib.AsyncExitStack() as stack:
+        # Not in a generation's own folder: what one leaves behind, the next one takes up.
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gateway-soak-")))
+        provider = await stack.enter_async_context(provider_process(home))
+        ledger = {"directory": str(home / "spool")}
+        if place == "alone":
+            url = f"sqlite:///{home / 'gateway.db'}"
+            config = configuration(provider.url, keys, storage={"database_url": url}, ledger=ledger, **more)
+            yield Stage(provider, Service(config, 1), keys, url, home=home)
+            return
+        postgres, redis = stack.enter_context(database()), stack.enter_context(redis_server())
+        url = postgres.database("soak")
+        storage = {"database_url": url, "redis_url": redis.url}
+        config = configuration(provider.url, keys, storage=storage, ledger=ledger, **more)
+        await _migrate(config, home)
+        yield Stage(provider, Service(config, WORKERS), keys, url, postgres, redis, home)
+
+
+async def _migrate(config: Config, home: Path) -> None:
+    path = home / "migrate.toml"
+    path.write_text(toml(config))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", "migrate", "--config", str(path), cwd=ROOT, stdout=asyncio.subprocess.DEVNULL
+    )
+    if await process.wait():
+        raise RuntimeError(f"gateway migrate ended with {process.returncode}")

@@ -1,0 +1,322 @@
+"""The books of the provider, of the customers and of the gateway held against each other. Pure: no clock, no store.
+
+The provider's own record is the truth. What was answered in full has to agree to the token and the nano-USD; of what
+broke, the gateway may miss what was on its way when it broke, and may never count more than there was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .books import Books, Row, Trace
+from .records import Attempt, Told
+from .visits import Visit
+from .world import price_nano_usd, weigh
+
+# Of a call that was cut: between a token's writing and its being read by a gateway that shares two cores with its load.
+CUT_WINDOW_MS = 1_000
+# Of a process that was killed: progress reaches the journal with a lease's renewal, each 1 to 2 s (reliability, 5.4).
+KILLED_WINDOW_MS = 3_000
+KILL_SHADOW_S = 2.0  # a killed worker's sockets are closed at once; the rest is for a busy machine
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """Something that is wrong, and where to look."""
+
+    rule: str
+    marker: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.marker}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """
+    Everything that was seen.
+
+    Attributes:
+        kills_s: When a process was killed, by the clock of `Told.sent_s`.
+        budgets: Nano-USD that a key may spend, by its id.
+    """
+
+    visits: Mapping[str, Visit]
+    attempts: Sequence[Attempt]
+    told: Sequence[Told]
+    books: Books
+    kills_s: Sequence[float] = ()
+    budgets: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Gap:
+    """By how many tokens the ledger stays behind the provider where a call did not end well."""
+
+    calls: int = 0
+    tokens: int = 0
+    most: int = 0
+
+    def add(self, tokens: int) -> None:
+        self.calls += 1
+        self.tokens += tokens
+        self.most = max(self.most, tokens)
+
+    def __str__(self) -> str:
+        return f"{self.calls} calls, mean {self.tokens / max(1, self.calls):.2f}, most {self.most}"
+
+
+@dataclass(slots=True)
+class Account:
+    """One request in the gateway's books."""
+
+    trace: Trace | None = None
+    charges: list[Row] = field(default_factory=list)
+    costs: list[Row] = field(default_factory=list)
+
+    @property
+    def admitted_ms(self) -> int:
+        return min((row.admitted_ms for row in (*self.charges, *self.costs)), default=0)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of it: figures by name, in the order in which they are to be read, and everything that is wrong."""
+
+    figures: dict[str, object] = field(default_factory=dict)
+    offences: list[Offence] = field(default_factory=list)
+
+    def blame(self, rule: str, marker: str, detail: object = "") -> None:
+        self.offences.append(Offence(rule, marker, str(detail)))
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """The verdict on *evidence*."""
+    verdict = Verdict()
+    accounts = _accounts(evidence.books, verdict)
+    attempts = _by_marker(evidence.attempts)
+    told = _told_by_marker(evidence.told)
+    cut, killed, exact = Gap(), Gap(), 0
+    for marker in {**attempts, **accounts}:
+        visit = evidence.visits.get(marker)
+        if visit is None:
+            verdict.blame("unknown marker", marker)
+            continue
+        mine = accounts.get(marker, [])
+        seen = sorted(attempts.get(marker, ()), key=lambda attempt: attempt.arrived_s)
+        for account, pairs in _matched(marker, mine, seen, verdict):
+            _judge_account(visit, account, verdict)
+            exact += _judge_tokens(visit, account, pairs, verdict, cut, killed)
+    for marker, answers in told.items():
+        _judge_told(marker, answers, accounts.get(marker, []), evidence, verdict)
+    _judge_sessions(evidence.books, verdict)
+    _judge_budgets(evidence, verdict)
+    for reason in evidence.books.dead_letters:
+        verdict.blame("dead letter", "-", reason)
+    rows = [row for group in accounts.values() for account in group for row in account.charges]
+    verdict.figures |= {
+        "requests of customers": len(evidence.told),
+        "attempts seen by the provider": len(evidence.attempts),
+        "attempts in the ledger": sum(row.kind == "cost" for row in evidence.books.ledger),
+        "missing": sum(offence.rule == "missing" for offence in verdict.offences),
+        "extra": sum(offence.rule == "extra" for offence in verdict.offences),
+        "charges": len(rows),
+        "exact to the token and nano-USD": exact,
+        "left or broken, tokens behind": cut,
+        "killed, tokens behind": killed,
+        "over": sum(offence.rule.startswith("over") for offence in verdict.offences),
+        "nano-USD charged": sum(row.cost_nano_usd for row in rows),
+    }
+    return verdict
+
+
+def _accounts(books: Books, verdict: Verdict) -> dict[str, list[Account]]:
+    """Requests by marker; each has its rows."""
+    by_request: dict[str, Account] = defaultdict(Account)
+    for trace in books.traces:
+        by_request[trace.request_id].trace = trace
+    for row in books.ledger:
+        (by_request[row.request_id].costs if row.kind == "cost" else by_request[row.request_id].charges).append(row)
+    by_marker: dict[str, list[Account]] = defaultdict(list)
+    for request_id, account in by_request.items():
+        if account.trace is None:
+            verdict.blame("row without a trace", request_id, account.charges or account.costs)
+        elif account.trace.user is not None:
+            by_marker[account.trace.user].append(account)
+        elif account.costs or any(row.cost_nano_usd for row in account.charges):
+            verdict.blame("row without a marker", request_id, account.trace)
+    return dict(by_marker)
+
+
+def _by_marker(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
+    out: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        out[attempt.marker].append(attempt)
+    return dict(out)
+
+
+def _told_by_marker(told: Sequence[Told]) -> dict[str, list[Told]]:
+    out: dict[str, list[Told]] = defaultdict(list)
+    for answer in told:
+        out[answer.marker].append(answer)
+    return dict(out)
+
+
+def _matched(
+    marker: str, accounts: list[Account], seen: list[Attempt], verdict: Verdict
+) -> Iterator[tuple[Account, list[tuple[Row, Attempt]]]]:
+    """
+    Each account with its attempts, in the order in which both came; one call makes them one after the other.
+
+    Where the two do not have the same number nothing is compared: which of them is which cannot be told.
+    """
+    accounts = sorted(accounts, key=lambda account: account.admitted_ms)
+    costs = [row for account in accounts for row in sorted(account.costs, key=lambda row: row.attempt)]
+    if len(costs) != len(seen):
+        rule = "missing" if len(costs) < len(seen) else "extra"
+        for _ in range(abs(len(costs) - len(seen))):
+            verdict.blame(rule, marker, f"provider: {seen}; ledger: {costs}")
+        return
+    left = iter(seen)
+    for account in accounts:
+        yield account, [(row, next(left)) for row in sorted(account.costs, key=lambda row: row.attempt)]
+
+
+def _judge_account(visit: Visit, account: Account, verdict: Verdict) -> None:
+    """One charge for each request that reached a provider, the tenant's own, and the trace says the same."""
+    trace = account.trace
+    assert trace is not None
+    charges = [row for row in account.charges if row.kind == "charge"]
+    if len(charges) > 1 or (account.costs and not charges):
+        verdict.blame("charges", visit.marker, f"{len(charges)} of one request: {charges}")
+    if account.charges and not account.costs and any(row.cost_nano_usd for row in account.charges):
+        verdict.blame("charge without an attempt", visit.marker, account.charges)
+    for row in (*account.charges, *account.costs):
+        if (row.tenant, row.key_id) != (visit.customer.tenant, visit.customer.key_id):
+            verdict.blame("crossing", visit.marker, row)
+    if (trace.tenant, trace.key_id) != (visit.customer.tenant, visit.customer.key_id):
+        verdict.blame("crossing", visit.marker, trace)
+    if account.charges and trace.cost_nano_usd != sum(row.cost_nano_usd for row in account.charges):
+        verdict.blame("trace and ledger differ", visit.marker, f"{trace} {account.charges}")
+
+
+def _judge_tokens(
+    visit: Visit, account: Account, pairs: list[tuple[Row, Attempt]], verdict: Verdict, cut: Gap, killed: Gap
+) -> int:
+    """Hold the charge against the attempt that answered, the last one; 1 where it agrees to the last digit."""
+    for row, attempt in pairs:
+        _judge_cost(visit, row, attempt, verdict)
+    if not pairs or not account.charges:
+        return 0
+    charge, (_, attempt) = account.charges[0], pairs[-1]
+    if charge.outcome in ("failed", "rejected"):
+        if charge.cost_nano_usd or charge.completion_tokens:
+            verdict.blame("over: nothing was delivered", visit.marker, charge)
+        return 0
+    if charge.outcome == "completed" and charge.state == "settled" and attempt.reported is not None:
+        return _judge_exact(visit, charge, attempt.reported, verdict)
+    _judge_bounded(visit, charge, attempt, verdict, killed if charge.state == "reconciled" else cut)
+    return 0
+
+
+def _judge_cost(visit: Visit, row: Row, attempt: Attempt, verdict: Verdict) -> None:
+    """A provider's cost row is of this attempt, and says no more than what it did."""
+    if row.provider_model != attempt.model:
+        verdict.blame("another model", visit.marker, f"{row} {attempt}")
+    if row.completion_tokens > attempt.tokens or row.prompt_tokens > attempt.prompt:
+        verdict.blame("over: cost", visit.marker, f"{row} {attempt}")
+    if row.cost_nano_usd > price_nano_usd(visit.model, attempt.prompt, 0, attempt.tokens):
+        verdict.blame("over: cost in USD", visit.marker, f"{row} {attempt}")
+
+
+def _judge_exact(visit: Visit, charge: Row, reported: tuple[int, int, int], verdict: Verdict) -> int:
+    prompt, cached, completion = reported
+    said = (charge.prompt_tokens, charge.cached_tokens, charge.completion_tokens)
+    cost = price_nano_usd(visit.model, prompt, cached, completion)
+    weighted = weigh(visit.model, prompt + completion, is_cached=cached > 0)
+    if said != reported:
+        over = "over: " if said > reported else ""
+        verdict.blame(f"{over}completed, tokens differ", visit.marker, f"{said} for {reported}")
+    elif charge.cost_nano_usd != cost:
+        over = "over: " if charge.cost_nano_usd > cost else ""
+        verdict.blame(f"{over}completed, cost differs", visit.marker, f"{charge.cost_nano_usd} for {cost}")
+    elif charge.weighted_tokens != weighted:
+        verdict.blame("completed, weighted tokens differ", visit.marker, f"{charge.weighted_tokens} for {weighted}")
+    else:
+        return 1
+    return 0
+
+
+def _judge_bounded(visit: Visit, charge: Row, attempt: Attempt, verdict: Verdict, gap: Gap) -> None:
+    """Never more than the provider did, and behind it by no more than was on its way."""
+    behind = attempt.tokens - charge.completion_tokens
+    if behind < 0 or charge.prompt_tokens > attempt.prompt:
+        verdict.blame("over", visit.marker, f"{charge} {attempt}")
+    if charge.cost_nano_usd > price_nano_usd(visit.model, attempt.prompt, 0, attempt.tokens):
+        verdict.blame("over: USD", visit.marker, f"{charge} {attempt}")
+    gap.add(max(0, behind))
+    window_ms = KILLED_WINDOW_MS if charge.state == "reconciled" else CUT_WINDOW_MS
+    moving = sum(age_ms <= window_ms for age_ms in attempt.ages_ms)
+    # A whole body is read at once or not at all; of a stream that was over, all may still have been on its way.
+    if attempt.stream and attempt.end in ("cut", "left") and behind > visit.script.counted(moving) + 1:
+        verdict.blame("behind by more than the window", visit.marker, f"{behind} > {moving}: {charge} {attempt}")
+
+
+def _judge_told(
+    marker: str, answers: list[Told], accounts: list[Account], evidence: Evidence, verdict: Verdict
+) -> None:
+    """What customers were told stands in the books; nobody was told of another's call, or left without an end."""
+    charges = [row for account in accounts for row in account.charges]
+    for answer in answers:
+        if not answer.is_own:
+            verdict.blame("another call's answer", marker, answer)
+        if answer.seen == "lost" and answer.status and not _killed(answer, evidence.kills_s):
+            verdict.blame("no end", marker, answer)
+        if answer.seen != "whole" or answer.cost_nano_usd is None:
+            continue
+        if not any(_agrees(row, answer.cost_nano_usd) for row in charges):
+            verdict.blame("told and charged differ", marker, f"{answer} {charges}")
+
+
+def _agrees(charge: Row, told_nano_usd: int) -> bool:
+    """A charge is what was told; one that had to be reconciled is of what was known by then."""
+    return charge.cost_nano_usd == told_nano_usd or (
+        charge.state == "reconciled" and charge.cost_nano_usd <= told_nano_usd
+    )
+
+
+def _killed(answer: Told, kills_s: Sequence[float]) -> bool:
+    return any(answer.sent_s - KILL_SHADOW_S <= at_s <= answer.over_s + KILL_SHADOW_S for at_s in kills_s)
+
+
+def _judge_sessions(books: Books, verdict: Verdict) -> None:
+    """A session's totals are the sums over its charges, and every session with calls has its row."""
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
+    for trace in books.traces:
+        if trace.session_id is not None:
+            said = (1, trace.prompt_tokens, trace.completion_tokens, trace.weighted_tokens, trace.cost_nano_usd)
+            total = sums[trace.tenant, trace.session_id]
+            for at, amount in enumerate(said):
+                total[at] += amount
+    rows = {(row.tenant, row.session_id): row for row in books.sessions}
+    for name in {**sums, **rows}:
+        row, total = rows.get(name), sums.get(name)
+        said = row and [
+            row.requests, row.prompt_tokens, row.completion_tokens, row.weighted_tokens, row.cost_nano_usd,
+        ]  # fmt: skip
+        if said != total:
+            verdict.blame("session", "/".join(name), f"{said} for {total}")
+
+
+def _judge_budgets(evidence: Evidence, verdict: Verdict) -> None:
+    spent: dict[str, int] = defaultdict(int)
+    for row in evidence.books.ledger:
+        if row.kind != "cost":
+            spent[row.key_id] += row.cost_nano_usd
+    for key_id, limit in evidence.budgets.items():
+        verdict.figures[f"spent of the budget of {key_id}"] = f"{spent[key_id]} of {limit} nano-USD"
+        if spent[key_id] > limit:
+            verdict.blame("over: budget", key_id, f"{spent[key_id]} of {limit}")
