@@ -5,46 +5,75 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import uvloop
 
-from .conductor import Order, soak
+from . import scenes
+from .conductor import Order, Stage, soak
 from .plan import ALONE, ALONE_EVERYDAY, EVERYDAY, FULL
 from .report import rendered, verdict_on
 from .stages import Place, stage
-from .world import customers
+from .verdict import Verdict
+from .world import Customer, customers
 
-_FULL, _EVERYDAY = 100_000, 5_000
-_PLACES: tuple[Place, ...] = ("stores", "alone")
+FULL_CALLS = 100_000
 _BUDGET_NANO_USD_PER_CALL = 20_000  # of all calls: a key with a budget meets it in the middle of the run
 
 
 def order_of(place: Place, calls: int, seed: int) -> Order:
     """A run of *calls*: everything in full from 100,000 on, a tenth of it below."""
-    counts = {"stores": (EVERYDAY, FULL), "alone": (ALONE_EVERYDAY, ALONE)}[place][calls >= _FULL]
-    return Order(seed, calls, counts, per_s=None if calls >= _FULL else 150.0)
+    counts = {"stores": (EVERYDAY, FULL), "alone": (ALONE_EVERYDAY, ALONE)}[place][calls >= FULL_CALLS]
+    return Order(seed, calls, counts, per_s=None if calls >= FULL_CALLS else 150.0)
 
 
-async def run(place: Place, calls: int, seed: int) -> bool:
-    """Run one soak and print what came of it; whether nothing is wrong."""
-    order = order_of(place, calls, seed)
+async def soaked(place: Place, calls: int, seed: int) -> Verdict:
+    """What one soak comes to."""
     keys = customers(f"{calls * _BUDGET_NANO_USD_PER_CALL / 10**9:.6f}")
     async with stage(place, keys) as here:
-        soaked = await soak(order, here)
-    verdict = verdict_on(soaked)
-    print(rendered(order, place, verdict), flush=True)
-    return not verdict.offences
+        return verdict_on(await soak(order_of(place, calls, seed), here))
+
+
+async def played(
+    scene: Callable[[Stage], Awaitable[Verdict]], keys: list[Customer], place: Place = "stores", workers: int = 4
+) -> Verdict:
+    """What a scene comes to, in four processes."""
+    async with stage(place, keys, workers=workers) as here:
+        return await scene(here)
+
+
+def acts(calls: int, seed: int, rounds: int, outage_s: float) -> dict[str, Callable[[], Awaitable[Verdict]]]:
+    """Everything that can be run, by name."""
+    return {
+        "stores": partial(soaked, "stores", calls, seed),
+        "alone": partial(soaked, "alone", calls, seed),
+        "race": partial(played, scenes.race, scenes.racers(rounds)),
+        "places": partial(played, scenes.places, scenes.placed()),
+        "redis": partial(played, partial(scenes.redis_frozen, outage_s=outage_s), scenes.calm()),
+        "postgres": partial(played, partial(scenes.postgres_away, outage_s=outage_s), scenes.calm()),
+    }
 
 
 def main() -> int:
+    """Run what the command line asks for; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Hold the books against each other.")
-    parser.add_argument("--calls", type=int, default=_FULL, help="how many (default: %(default)s)")
+    parser.add_argument("--only", default="", help="comma-separated: stores, alone, race, places, redis, postgres")
+    parser.add_argument("--calls", type=int, default=FULL_CALLS, help="of a soak (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**4), help="default: a new one")
-    parser.add_argument("--place", choices=_PLACES, help="default: both, one after the other")
-    arguments = parser.parse_args()
-    places = (arguments.place,) if arguments.place else _PLACES
-    good = [uvloop.run(run(place, arguments.calls, arguments.seed)) for place in places]
-    return 0 if all(good) else 1
+    parser.add_argument("--rounds", type=int, default=100, help="of the race (default: %(default)s)")
+    parser.add_argument("--outage-s", type=float, default=60.0, help="of redis and postgres (default: %(default)s)")
+    given = parser.parse_args()
+    known = acts(given.calls, given.seed, given.rounds, given.outage_s)
+    names = given.only.split(",") if given.only else list(known)
+    if strange := set(names) - set(known):
+        parser.error(f"no such: {', '.join(sorted(strange))}")
+    offences = 0
+    for name in names:
+        verdict = uvloop.run(known[name]())
+        print(rendered(f"{name}, seed {given.seed}", verdict), flush=True)
+        offences += len(verdict.offences)
+    return 1 if offences else 0
 
 
 if __name__ == "__main__":

@@ -66,6 +66,10 @@ class Stage:
         if self.redis is not None:
             self.acts["redis.flush"] = self._flush
 
+    def budgets(self) -> dict[str, int]:
+        """Nano-USD by key id."""
+        return {key.key_id: key.budget_nano_usd for key in self.keys if key.budget_nano_usd is not None}
+
     async def _roll(self, _chance: float) -> None:
         await self.service.roll()
 
@@ -107,7 +111,7 @@ async def soak(order: Order, stage: Stage) -> Soaked:
     disturbances = plan(order.seed, order.calls, dict(order.counts))
     memory = asyncio.create_task(_memory(customers, stage.service, order.calls))
     async with asyncio.TaskGroup() as group:
-        group.create_task(customers.run(_noted(visits(order.seed, order.calls, stage.keys), calls)))
+        group.create_task(customers.run(noted(visits(order.seed, order.calls, stage.keys), calls)))
         group.create_task(_disturb(disturbances, stage, customers))
     rest = Rest(memory=_drift(await memory, stage.service, order.calls))
     await _quiet(stage, rest)
@@ -119,12 +123,12 @@ async def soak(order: Order, stage: Stage) -> Soaked:
         told=customers.told,
         books=await read_books(stage.database_url),
         kills_s=stage.service.kills_s,
-        budgets={key.key_id: key.budget_nano_usd for key in stage.keys if key.budget_nano_usd is not None},
+        budgets=stage.budgets(),
     )
     return Soaked(evidence, rest, time.monotonic() - begun_s, stage.service.problems, disturbances)
 
 
-def _noted(calls: Iterator[Visit], by_marker: dict[str, Visit]) -> Iterator[Visit]:
+def noted(calls: Iterator[Visit], by_marker: dict[str, Visit]) -> Iterator[Visit]:
     """*calls*, each put into *by_marker* as it begins: making 100,000 of them takes half a minute."""
     for visit in calls:
         by_marker[visit.marker] = visit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .conductor import Order, Soaked
+from .conductor import Soaked
 from .records import Told
 from .rest import judge_rest
 from .verdict import Verdict, judge
@@ -25,9 +25,9 @@ def verdict_on(soaked: Soaked) -> Verdict:
     return verdict
 
 
-def rendered(order: Order, place: str, verdict: Verdict) -> str:
+def rendered(title: str, verdict: Verdict) -> str:
     """Figures, then offences."""
-    lines = [f"soak of {order.calls} calls, {place}, seed {order.seed}", ""]
+    lines = [title, ""]
     lines += [f"  {name:<42} {value}" for name, value in verdict.figures.items()]
     rules = _counted(offence.rule for offence in verdict.offences)
     lines += ["", f"  offences: {len(verdict.offences)} {rules}".rstrip()]

@@ -66,21 +66,26 @@ class Service:
 
     async def kill(self, chance: float) -> None:
         """SIGKILL for one worker, whose place its master fills; for a single process the next one is started."""
-        self.kills_s.append(time.time())
         if self._workers == 1:
-            old = self._gateway
-            old.expected_exit = -signal.SIGKILL
-            os.kill(old.pid, signal.SIGKILL)
-            await old.exit_code()
-            await self._end(old)
-            await self.start()
+            await self.kill_all()
             return
+        self.kills_s.append(time.time())
         workers = self.workers()
         victim = workers[int(chance * len(workers))]
         os.kill(victim, signal.SIGKILL)
         async with asyncio.timeout(_SERVING_S):
             while victim in (now := self.workers()) or len(now) < self._workers:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.02)
+
+    async def kill_all(self) -> None:
+        """SIGKILL for every process of the newest generation at once, as when its host is lost, and the next one."""
+        self.kills_s.append(time.time())
+        old = self._gateway
+        old.expected_exit = -signal.SIGKILL
+        os.killpg(old.pid, signal.SIGKILL)
+        await old.exit_code()
+        await self._end(old)
+        await self.start()
 
     def workers(self) -> list[int]:
         """The processes that serve."""

@@ -25,7 +25,7 @@ WORKERS = 3
 
 
 @asynccontextmanager
-async def stage(place: Place, keys: list[Customer], **more: Config) -> AsyncIterator[Stage]:
+async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, **more: Config) -> AsyncIterator[Stage]:
     """A stage for customers with *keys*; *more* sections go into the gateway's settings."""
     async with contextlib.AsyncExitStack() as stack:
         # Not in a generation's own folder: what one leaves behind, the next one takes up.
@@ -42,7 +42,7 @@ async def stage(place: Place, keys: list[Customer], **more: Config) -> AsyncIter
         storage = {"database_url": url, "redis_url": redis.url}
         config = configuration(provider.url, keys, storage=storage, ledger=ledger, **more)
         await _migrate(config, home)
-        yield Stage(provider, Service(config, WORKERS), keys, url, postgres, redis, home)
+        yield Stage(provider, Service(config, workers), keys, url, postgres, redis, home)
 
 
 async def _migrate(config: Config, home: Path) -> None:

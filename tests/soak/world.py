@@ -39,6 +39,8 @@ MODELS = (
     Model("chat-abroad", CHAT, "anthropic", ("claude-soak-c", "claude-soak-d"), 120, _DEAR),
     Model("messages-abroad", MESSAGES, "openai", ("soak-c", "soak-d"), 100, _CHEAP),
 )
+UNIT = Model("unit", CHAT, "openai", ("soak-unit", "soak-unit-more"), 100, (0, 0, 10_000_000))
+"""Its prompts are for nothing: what a call may cost at the most is known beforehand. No chance chooses it."""
 MAX_OUTPUT = 200  # tokens: what a call without a limit of its own reserves
 _CLASS_WEIGHT = 4  # of `mid`, contract 9
 _CACHED_WEIGHT = (9, 10)
@@ -80,19 +82,24 @@ class Customer:
         return None if self.budget_usd is None else int(Fraction(self.budget_usd) * 10**9)
 
 
-def _customer(tenant: str, tier: str, budget_usd: str | None = None) -> Customer:
+def key_of(tenant: str, tier: str, budget_usd: str | None = None) -> Customer:
+    """A customer of *tenant* with a key of its own."""
     return Customer(f"anm-sk-{CANARY}-{tenant}-{tier}", tenant, tier, budget_usd)
 
 
-OPEN, RATED, NARROW, CAPPED = "enterprise", "rated", "narrow", "capped"
-"""Tiers: nothing that a soak meets; requests per minute; places at once; money (the key has the budget)."""
-TIERS: Config = {RATED: {"rpm": 300}, NARROW: {"inflight": 6}, CAPPED: {"rpm": 100_000}}
+OPEN, RATED, NARROW, CAPPED, PLACED = "enterprise", "rated", "narrow", "capped", "placed"
+"""Tiers: nothing that a soak meets; requests per minute; places at once; money (the key has the budget); a hundred
+places, for a scene of its own."""
+PLACES = 100
+TIERS: Config = {
+    RATED: {"rpm": 300}, NARROW: {"inflight": 6}, CAPPED: {"rpm": 100_000}, PLACED: {"inflight": PLACES},
+}  # fmt: skip
 
 
 def customers(budget_usd: str) -> list[Customer]:
     """Two tenants with a key of each tier."""
     return [
-        _customer(tenant, tier, budget_usd if tier == CAPPED else None)
+        key_of(tenant, tier, budget_usd if tier == CAPPED else None)
         for tenant in ("north", "south")
         for tier in (OPEN, RATED, NARROW, CAPPED)
     ]
@@ -119,7 +126,7 @@ def configuration(provider_url: str, keys: list[Customer], **more: Config) -> Co
     config: dict[str, Any] = merged({}, _TIMES)
     makers = {"fake-openai": openai_provider, "fake-anthropic": anthropic_provider}
     config["providers"] = {name: make(provider_url) for name, make in makers.items()}
-    config["models"] = {one.slug: _entry(one) for one in MODELS}
+    config["models"] = {one.slug: _entry(one) for one in (*MODELS, UNIT)}
     config["tiers"] = TIERS
     config["keys"] = {key.secret: _key(key) for key in keys}
     return merged(config, more)
