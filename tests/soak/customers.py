@@ -18,6 +18,7 @@ from .visits import Visit
 _WORDS = re.compile(rb'"(?:content|text)":"((?: [a-z]+)+)"')
 _OWNER = re.compile(rb'"soak-(s[0-9-]+)"')
 _COST = re.compile(rb'"cost_usd":"([0-9.]+)"')
+_REQUEST_ID = re.compile(rb"\r\nx-request-id: (\S+)")
 _CODE = re.compile(rb'"code":"([a-z_]+)"')
 _NO_CALL_S = 60.0  # longest call of a soak: every limit of its settings is shorter
 _AGAIN_S = 0.05
@@ -26,12 +27,12 @@ _AGAIN_S = 0.05
 class _Kept(Channel):
     """A connection that keeps an eye on when the head of its answer came."""
 
-    headed: Callable[[int], None] | None = None
+    headed: Callable[[int, bytes], None] | None = None
 
     def _head(self, head: bytes) -> None:
         super()._head(head)
         if self.headed is not None:
-            self.headed(self._status)
+            self.headed(self._status, head)
 
 
 class Answer:
@@ -40,7 +41,7 @@ class Answer:
     def __init__(self, visit: Visit, channel: _Kept) -> None:
         self._visit, self._channel = visit, channel
         self._body = bytearray()
-        self._status = 0
+        self._status, self._request_id = 0, ""
         self._head_s = 0.0
         self._sent_s, self._begun_s = time.time(), time.monotonic()
         self._over: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
@@ -72,8 +73,10 @@ class Answer:
             self._channel.drop(self._visit.leave.how)
             self._over.set_result("left")
 
-    def _headed(self, status: int) -> None:
+    def _headed(self, status: int, head: bytes) -> None:
         self._status, self._head_s = status, time.monotonic() - self._begun_s
+        named = _REQUEST_ID.search(head)
+        self._request_id = named[1].decode() if named else ""
         if self._visit.leave is not None and self._visit.leave.phase == "head":
             self._leave()
 
@@ -118,6 +121,7 @@ class Answer:
             over_s=time.time(),
             seen=seen,
             status=self._status,
+            request_id=self._request_id,
             code=code[1].decode() if code and seen in ("refused", "broken") else "",
             tokens=len(words),
             cost_nano_usd=int(Fraction(costs[-1].decode()) * 10**9) if costs else None,

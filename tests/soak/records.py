@@ -43,6 +43,7 @@ class Told(Struct, frozen=True):
 
     Attributes:
         sent_s: Epoch second, as is `over_s`, that of its end.
+        request_id: As the head of the answer had it.
         code: Of the error that it was told.
         tokens: Events of the answer's text that came.
         cost_nano_usd: What it was told that the call costs.
@@ -55,6 +56,7 @@ class Told(Struct, frozen=True):
     over_s: float
     seen: Seen
     status: int = 0
+    request_id: str = ""
     code: str = ""
     tokens: int = 0
     cost_nano_usd: int | None = None

@@ -100,9 +100,9 @@ ATTEMPTS = (
     attempt(RETRIED, arrived_s=101.0),
 )
 TOLD = (
-    Told(WHOLE.marker, 100.0, 101.0, "whole", 200, "", TOKENS, COST),
-    Told(LEFT.marker, 100.0, 101.0, "left", 200, "", 4),
-    Told(RETRIED.marker, 100.0, 101.0, "whole", 200, "", TOKENS, CHARGES[2].cost_nano_usd),
+    Told(WHOLE.marker, 100.0, 101.0, "whole", 200, "req_1", "", TOKENS, COST),
+    Told(LEFT.marker, 100.0, 101.0, "left", 200, "req_2", "", 4),
+    Told(RETRIED.marker, 100.0, 101.0, "whole", 200, "req_3", "", TOKENS, CHARGES[2].cost_nano_usd),
 )
 
 
@@ -186,6 +186,15 @@ FAULTY = {
     "another call's answer": replace(GOOD, told=(altered(TOLD[0], is_own=False), *TOLD[1:])),
     "no end": replace(GOOD, told=(altered(TOLD[0], seen="lost"), *TOLD[1:]), kills_s=(50.0, 150.0)),
     "over: budget": replace(GOOD, budgets={WHOLE.customer.key_id: COST - 1}),
+    "row without a call": replace(
+        GOOD,
+        told=TOLD[1:],
+        books=replace(
+            GOOD.books,
+            ledger=(*(altered(row, key_id="other") for row in (CHARGES[0], COSTS[0])), *CHARGES[1:], *COSTS[1:]),
+            traces=(altered(TRACES[0], user=None), *TRACES[1:]),
+        ),
+    ),
     "unknown marker": replace(GOOD, attempts=(*ATTEMPTS, altered(ATTEMPTS[0], marker="s7-999999"))),
     "behind by more than the window": replace(
         GOOD, attempts=(ATTEMPTS[0], altered(ATTEMPTS[1], ages_ms=(CUT_WINDOW_MS + 1,) * 6), *ATTEMPTS[2:])
@@ -200,11 +209,11 @@ def test_faulty_books(rule: str) -> None:
 
 
 def test_killed() -> None:
-    """What a killed process had delivered may be charged for less, never for more, and its customer hears no end."""
+    """What a killed process had delivered may be charged for less, never for more, and without its customer's words."""
     charge = altered(CHARGES[0], state="reconciled", completion_tokens=7, cost_nano_usd=COST - 100)
     cut = altered(ATTEMPTS[0], end="left", reported=None, ages_ms=(10,) * TOKENS)
-    lost = altered(TOLD[0], seen="lost", cost_nano_usd=None)
-    traces = (trace(WHOLE, charge), *TRACES[1:])
+    lost = altered(TOLD[0], seen="lost", request_id="", cost_nano_usd=None)
+    traces = (altered(trace(WHOLE, charge), user=None), *TRACES[1:])
     books = replace(GOOD.books, ledger=(charge, *CHARGES[1:], *COSTS), traces=traces, sessions=())
     killed = replace(GOOD, attempts=(cut, *ATTEMPTS[1:]), told=(lost, *TOLD[1:]), books=books, kills_s=(100.5,))
 
@@ -212,6 +221,18 @@ def test_killed() -> None:
 
     assert {offence.rule for offence in verdict.offences} == {"session"}
     assert str(verdict.figures["killed, tokens behind"]) == "1 calls, mean 2.00, most 2"
+
+
+def test_corrected() -> None:
+    """A charge and its corrections count together."""
+    booked = altered(CHARGES[0], state="reconciled", completion_tokens=TOKENS - 2, cost_nano_usd=COST - 50)
+    more = altered(
+        CHARGES[0], kind="correction", attempt=-2, prompt_tokens=0, cached_tokens=0, completion_tokens=2,
+        weighted_tokens=0, cost_nano_usd=50,
+    )  # fmt: skip
+    books = replace(GOOD.books, ledger=(booked, more, *CHARGES[1:], *COSTS))
+
+    assert rules(replace(GOOD, books=books)) == set()
 
 
 @pytest.mark.parametrize(

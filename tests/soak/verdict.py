@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace as altered
+
 from .books import Books, Row, Trace
 from .records import Attempt, Told
 from .visits import Visit
@@ -19,6 +21,8 @@ from .world import price_nano_usd, weigh
 CUT_WINDOW_MS = 1_000
 # Of a process that was killed: progress reaches the journal with a lease's renewal, each 1 to 2 s (reliability, 5.4).
 KILLED_WINDOW_MS = 3_000
+_AMOUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
+_SOON_MS, _CLOCK_MS = 10_000, 5  # from admission to a provider, at most; and what whole milliseconds cut off
 KILL_SHADOW_S = 2.0  # a killed worker's sockets are closed at once; the rest is for a busy machine
 
 
@@ -81,6 +85,13 @@ class Account:
     def admitted_ms(self) -> int:
         return min((row.admitted_ms for row in (*self.charges, *self.costs)), default=0)
 
+    @property
+    def net(self) -> Row:
+        """The charge with its corrections: what was found out later is the last word."""
+        first, *corrections = sorted(self.charges, key=lambda row: -row.attempt)
+        sums = {name: sum(getattr(row, name) for row in self.charges) for name in _AMOUNTS}
+        return altered((corrections or [first])[-1], **sums)
+
 
 @dataclass(slots=True)
 class Verdict:
@@ -96,8 +107,8 @@ class Verdict:
 def judge(evidence: Evidence) -> Verdict:
     """The verdict on *evidence*."""
     verdict = Verdict()
-    accounts = _accounts(evidence.books, verdict)
     attempts = _by_marker(evidence.attempts)
+    accounts = _accounts(evidence, attempts, verdict)
     told = _told_by_marker(evidence.told)
     cut, killed, exact = Gap(), Gap(), 0
     for marker in {**attempts, **accounts}:
@@ -133,22 +144,57 @@ def judge(evidence: Evidence) -> Verdict:
     return verdict
 
 
-def _accounts(books: Books, verdict: Verdict) -> dict[str, list[Account]]:
+def _accounts(
+    evidence: Evidence, attempts: Mapping[str, Sequence[Attempt]], verdict: Verdict
+) -> dict[str, list[Account]]:
     """Requests by marker; each has its rows."""
     by_request: dict[str, Account] = defaultdict(Account)
-    for trace in books.traces:
+    for trace in evidence.books.traces:
         by_request[trace.request_id].trace = trace
-    for row in books.ledger:
+    for row in evidence.books.ledger:
         (by_request[row.request_id].costs if row.kind == "cost" else by_request[row.request_id].charges).append(row)
     by_marker: dict[str, list[Account]] = defaultdict(list)
+    names = {told.request_id: told.marker for told in evidence.told if told.request_id}
+    nameless = []
     for request_id, account in by_request.items():
         if account.trace is None:
             verdict.blame("row without a trace", request_id, account.charges or account.costs)
-        elif account.trace.user is not None:
-            by_marker[account.trace.user].append(account)
+        elif (marker := account.trace.user or names.get(request_id)) is not None:
+            by_marker[marker].append(account)
         elif account.costs or any(row.cost_nano_usd for row in account.charges):
-            verdict.blame("row without a marker", request_id, account.trace)
+            nameless.append(account)
+    for account in sorted(nameless, key=lambda account: account.admitted_ms):
+        marker = _name_of(account, evidence.visits, attempts, by_marker)
+        if marker is None:
+            verdict.blame("row without a call", account.costs[0].request_id if account.costs else "-", account)
+        else:
+            by_marker[marker].append(account)
     return dict(by_marker)
+
+
+def _name_of(
+    account: Account,
+    visits: Mapping[str, Visit],
+    attempts: Mapping[str, Sequence[Attempt]],
+    accounts: Mapping[str, Sequence[Account]],
+) -> str | None:
+    """
+    The call of *account*, which a killed process has left behind: no word of a customer's is kept for that.
+
+    It is the one of the same key that reached the same model soonest after the admission, and stands in no account yet.
+    """
+    row = account.costs[0] if account.costs else account.charges[0]
+    found: tuple[float, str] | None = None
+    for marker, seen in attempts.items():
+        visit = visits.get(marker)
+        if visit is None or visit.customer.key_id != row.key_id or seen[0].model != row.provider_model:
+            continue
+        since_ms = max(one.arrived_s for one in seen) * 1000 - row.admitted_ms
+        if not -_CLOCK_MS <= since_ms < _SOON_MS or (found is not None and found[0] <= since_ms):
+            continue
+        if sum(len(one.costs) for one in accounts.get(marker, ())) + len(account.costs) <= len(seen):
+            found = since_ms, marker
+    return found and found[1]
 
 
 def _by_marker(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
@@ -211,7 +257,7 @@ def _judge_tokens(
         _judge_cost(visit, row, attempt, verdict)
     if not pairs or not account.charges:
         return 0
-    charge, (_, attempt) = account.charges[0], pairs[-1]
+    charge, (_, attempt) = account.net, pairs[-1]
     if charge.outcome in ("failed", "rejected"):
         if charge.cost_nano_usd or charge.completion_tokens:
             verdict.blame("over: nothing was delivered", visit.marker, charge)
