@@ -20,7 +20,9 @@ def verdict_on(soaked: Soaked) -> Verdict:
     for problem in soaked.problems:
         verdict.blame("process", "-", problem)
     verdict.figures["seconds"] = round(soaked.took_s, 1)
-    verdict.figures["done to the service"] = _counted(one.kind for one in soaked.disturbances)
+    verdict.figures["done to the service"] = ", ".join(
+        f"{kind} {len(took)} (each {sum(took) / len(took):.1f} s)" for kind, took in soaked.done_s.items()
+    )
     verdict.figures["answers"] = _counted(_kind(told) for told in soaked.evidence.told)
     return verdict
 
