@@ -99,4 +99,5 @@ async def read_books(url: str) -> Books:
 async def _rows(connection: AsyncConnection, table: Table, kind: type[R]) -> list[R]:
     columns = [table.c[name] for name in kind.__struct_fields__]
     found = await connection.execute(select(*columns))
-    return convert([row._asdict() for row in found], list[kind])  # type: ignore[valid-type]  # a type at run time
+    rows = [dict(zip(kind.__struct_fields__, row, strict=True)) for row in found]
+    return convert(rows, list[kind])  # type: ignore[valid-type]  # a type at run time

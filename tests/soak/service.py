@@ -12,8 +12,6 @@ from tests.support import proc
 from tests.support.config import Config
 from tests.support.gateway import PLAIN, Gateway, UncleanExitError
 
-# What a person should look at, and does here: the outages that the conductor makes, in the words of the catalogue.
-EXPECTED = frozenset[str]()
 _KILLED = "was sent SIGKILL"  # gunicorn's master, of a worker
 _SERVING_S = 30.0
 
@@ -22,12 +20,16 @@ class Service:
     """
     What customers see as one address.
 
+    Args:
+        expected: Events of the level error that are to come here: the outages that are made.
+
     Attributes:
         kills_s: Epoch seconds of every SIGKILL.
         problems: What a generation did that it must never do: unclean ends, lines that ask a person to look.
     """
 
-    def __init__(self, config: Config, workers: int) -> None:
+    def __init__(self, config: Config, workers: int, expected: frozenset[str]) -> None:
+        self._expected = expected
         self.kills_s: list[float] = []
         self.problems: list[str] = []
         self._config = config
@@ -97,19 +99,12 @@ class Service:
             await gateway.__aexit__(None, None, None)
         except UncleanExitError as exc:
             self.problems.append(str(exc))
-        self.problems += problems_of(gateway.log)
+        self.problems += [str(line) for line in gateway.log if self._is_problem(line)]
 
-
-def problems_of(log: list[dict[str, Any]]) -> list[str]:
-    """Lines of *log* that nobody expected: errors that are no outage of ours, and anything with a traceback."""
-    return [str(line) for line in log if _is_problem(line)]
-
-
-def _is_problem(line: dict[str, Any]) -> bool:
-    if line["event"] == "library.reported" and _KILLED in str(line.get("message")):
-        return False
-    if "Traceback" in str(line):
-        return True
-    return line["level"] in ("error", "critical") and line["event"] not in EXPECTED
-
-
+    def _is_problem(self, line: dict[str, Any]) -> bool:
+        """Whether nobody expected it: an error that is no outage of ours, or anything with a traceback."""
+        if line["event"] == "library.reported" and _KILLED in str(line.get("message")):
+            return False
+        if "Traceback" in str(line):
+            return True
+        return line["level"] in ("error", "critical") and line["event"] not in self._expected

@@ -22,6 +22,9 @@ from .world import Customer, configuration
 
 Place = Literal["stores", "alone"]
 WORKERS = 3
+# Of those that are killed: the record that a process died in. Were it any other, rows would be missing.
+_OF_KILLS = frozenset({"ledger.damaged"})
+_OF_OUTAGES = frozenset({"storage.lost", "ledger.delayed"})
 
 
 @asynccontextmanager
@@ -35,14 +38,14 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
         if place == "alone":
             url = f"sqlite:///{home / 'gateway.db'}"
             config = configuration(provider.url, keys, storage={"database_url": url}, ledger=ledger, **more)
-            yield Stage(provider, Service(config, 1), keys, url, home=home)
+            yield Stage(provider, Service(config, 1, _OF_KILLS), keys, url, home=home)
             return
         postgres, redis = stack.enter_context(database()), stack.enter_context(redis_server())
         url = postgres.database("soak")
         storage = {"database_url": url, "redis_url": redis.url}
         config = configuration(provider.url, keys, storage=storage, ledger=ledger, **more)
         await _migrate(config, home)
-        yield Stage(provider, Service(config, workers), keys, url, postgres, redis, home)
+        yield Stage(provider, Service(config, workers, _OF_KILLS | _OF_OUTAGES), keys, url, postgres, redis, home)
 
 
 async def _migrate(config: Config, home: Path) -> None:

@@ -23,11 +23,13 @@ PROMPT, CACHED, TOKENS = 120, 20, 9
 def a_visit(number: int) -> Visit:
     """Number *number*, answered in full."""
     plain = visit(SEED, number, KEYS)
-    script = replace(plain.script, tokens=TOKENS, percent=100, prompt=PROMPT, cached=CACHED, acts=("ok",))
+    said = replace(plain.script, tokens=TOKENS, percent=100, prompt=PROMPT, cached=CACHED, acts=("ok",))
+    script = replace(said, interval_ms=5)
     return replace(plain, customer=KEYS[number % len(KEYS)], script=script, stream=True, bad=None, name=None)
 
 
 WHOLE, LEFT, RETRIED = a_visit(1), replace(a_visit(2), leave=Leave("token", "fin", tokens=4)), a_visit(3)
+BEHIND = "paced 1, mean 2.00, most 2; at once 0, mean 0.00, most 0"
 COST = price_nano_usd(WHOLE.model, PROMPT, CACHED, TOKENS)
 
 
@@ -155,7 +157,7 @@ def test_good_books() -> None:
     assert verdict.offences == []
     assert verdict.figures["attempts seen by the provider"] == verdict.figures["attempts in the ledger"] == 4
     assert verdict.figures["exact to the token and nano-USD"] == 2
-    assert str(verdict.figures["left or broken, tokens behind"]) == "1 calls, mean 2.00, most 2"
+    assert str(verdict.figures["left or broken, tokens behind"]) == BEHIND
 
 
 FAULTY = {
@@ -220,7 +222,7 @@ def test_killed() -> None:
     verdict = judge(killed)
 
     assert {offence.rule for offence in verdict.offences} == {"session"}
-    assert str(verdict.figures["killed, tokens behind"]) == "1 calls, mean 2.00, most 2"
+    assert str(verdict.figures["killed, tokens behind"]) == BEHIND
 
 
 def test_corrected() -> None:

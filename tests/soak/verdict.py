@@ -14,6 +14,7 @@ from msgspec.structs import replace as altered
 
 from .books import Books, Row, Trace
 from .records import Attempt, Told
+from .script import Script
 from .visits import Visit
 from .world import price_nano_usd, weigh
 
@@ -58,19 +59,24 @@ class Evidence:
 
 @dataclass(slots=True)
 class Gap:
-    """By how many tokens the ledger stays behind the provider where a call did not end well."""
+    """By how many tokens the ledger stays behind the provider where a call did not end well.
 
-    calls: int = 0
-    tokens: int = 0
-    most: int = 0
+    What a provider wrote in one go, a body or a stream without pauses, is read as soon, or not at all.
+    """
 
-    def add(self, tokens: int) -> None:
-        self.calls += 1
-        self.tokens += tokens
-        self.most = max(self.most, tokens)
+    paced: list[int] = field(default_factory=list)
+    at_once: list[int] = field(default_factory=list)
+
+    def add(self, tokens: int, script: Script, *, is_stream: bool) -> None:
+        (self.paced if is_stream and script.interval_ms else self.at_once).append(tokens)
 
     def __str__(self) -> str:
-        return f"{self.calls} calls, mean {self.tokens / max(1, self.calls):.2f}, most {self.most}"
+        return f"{_spread('paced', self.paced)}; {_spread('at once', self.at_once)}"
+
+
+def _spread(name: str, tokens: list[int]) -> str:
+    mean = sum(tokens) / len(tokens) if tokens else 0.0
+    return f"{name} {len(tokens)}, mean {mean:.2f}, most {max(tokens, default=0)}"
 
 
 @dataclass(slots=True)
@@ -303,10 +309,10 @@ def _judge_bounded(visit: Visit, charge: Row, attempt: Attempt, verdict: Verdict
         verdict.blame("over", visit.marker, f"{charge} {attempt}")
     if charge.cost_nano_usd > price_nano_usd(visit.model, attempt.prompt, 0, attempt.tokens):
         verdict.blame("over: USD", visit.marker, f"{charge} {attempt}")
-    gap.add(max(0, behind))
+    gap.add(max(0, behind), visit.script, is_stream=attempt.stream)
     window_ms = KILLED_WINDOW_MS if charge.state == "reconciled" else CUT_WINDOW_MS
     moving = sum(age_ms <= window_ms for age_ms in attempt.ages_ms)
-    # A whole body is read at once or not at all; of a stream that was over, all may still have been on its way.
+    # Of an answer that was over, all may still have been on its way.
     if attempt.stream and attempt.end in ("cut", "left") and behind > visit.script.counted(moving) + 1:
         verdict.blame("behind by more than the window", visit.marker, f"{behind} > {moving}: {charge} {attempt}")
 
