@@ -24,12 +24,12 @@ def a_visit(number: int) -> Visit:
     """Number *number*, answered in full."""
     plain = visit(SEED, number, KEYS)
     said = replace(plain.script, tokens=TOKENS, percent=100, prompt=PROMPT, cached=CACHED, acts=("ok",))
-    script = replace(said, interval_ms=5)
+    script = replace(said, interval_ms=10)
     return replace(plain, customer=KEYS[number % len(KEYS)], script=script, stream=True, bad=None, name=None)
 
 
 WHOLE, LEFT, RETRIED = a_visit(1), replace(a_visit(2), leave=Leave("token", "fin", tokens=4)), a_visit(3)
-BEHIND = "paced 1, mean 2.00, most 2; at once 0, mean 0.00, most 0"
+BEHIND = "paced 1, mean 2.00, most 2; hasty 0, mean 0.00, most 0"
 COST = price_nano_usd(WHOLE.model, PROMPT, CACHED, TOKENS)
 
 
@@ -212,7 +212,8 @@ def test_faulty_books(rule: str) -> None:
 
 def test_killed() -> None:
     """What a killed process had delivered may be charged for less, never for more, and without its customer's words."""
-    charge = altered(CHARGES[0], state="reconciled", completion_tokens=7, cost_nano_usd=COST - 100)
+    little = {"prompt_tokens": PROMPT - 3, "completion_tokens": 7, "cost_nano_usd": COST - 100}
+    charge = altered(CHARGES[0], state="reconciled", **little)
     cut = altered(ATTEMPTS[0], end="left", reported=None, ages_ms=(10,) * TOKENS)
     lost = altered(TOLD[0], seen="lost", request_id="", cost_nano_usd=None)
     traces = (altered(trace(WHOLE, charge), user=None), *TRACES[1:])

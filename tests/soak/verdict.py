@@ -15,7 +15,7 @@ from msgspec.structs import replace as altered
 from .books import Books, Row, Trace
 from .records import Attempt, Told
 from .script import Script
-from .visits import Visit
+from .visits import MARGIN, Visit
 from .world import price_nano_usd, weigh
 
 # Of a call that was cut: between a token's writing and its being read by a gateway that shares two cores with its load.
@@ -24,6 +24,7 @@ CUT_WINDOW_MS = 1_000
 KILLED_WINDOW_MS = 3_000
 _AMOUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
 _SOON_MS, _CLOCK_MS = 10_000, 5  # from admission to a provider, at most; and what whole milliseconds cut off
+PACED_MS = 8  # between two tokens, at least: some 100 in a second, as G4 has it
 KILL_SHADOW_S = 2.0  # a killed worker's sockets are closed at once; the rest is for a busy machine
 
 
@@ -61,17 +62,17 @@ class Evidence:
 class Gap:
     """By how many tokens the ledger stays behind the provider where a call did not end well.
 
-    What a provider wrote in one go, a body or a stream without pauses, is read as soon, or not at all.
+    At the pace of a model it is what G4 speaks of; what a provider wrote in one go may be on its way as a whole.
     """
 
     paced: list[int] = field(default_factory=list)
-    at_once: list[int] = field(default_factory=list)
+    hasty: list[int] = field(default_factory=list)
 
     def add(self, tokens: int, script: Script, *, is_stream: bool) -> None:
-        (self.paced if is_stream and script.interval_ms else self.at_once).append(tokens)
+        (self.paced if is_stream and script.interval_ms >= PACED_MS else self.hasty).append(tokens)
 
     def __str__(self) -> str:
-        return f"{_spread('paced', self.paced)}; {_spread('at once', self.at_once)}"
+        return f"{_spread('paced', self.paced)}; {_spread('hasty', self.hasty)}"
 
 
 def _spread(name: str, tokens: list[int]) -> str:
@@ -187,13 +188,16 @@ def _name_of(
     """
     The call of *account*, which a killed process has left behind: no word of a customer's is kept for that.
 
-    It is the one of the same key that reached the same model soonest after the admission, and stands in no account yet.
+    It is the one of the same key and of such a prompt that reached the same model soonest after the admission, and
+    stands in no account yet.
     """
     row = account.costs[0] if account.costs else account.charges[0]
     found: tuple[float, str] | None = None
     for marker, seen in attempts.items():
         visit = visits.get(marker)
         if visit is None or visit.customer.key_id != row.key_id or seen[0].model != row.provider_model:
+            continue
+        if row.prompt_tokens and not 0 <= seen[0].prompt - row.prompt_tokens <= MARGIN:
             continue
         since_ms = max(one.arrived_s for one in seen) * 1000 - row.admitted_ms
         if not -_CLOCK_MS <= since_ms < _SOON_MS or (found is not None and found[0] <= since_ms):

@@ -24,6 +24,7 @@ _LEAVE, _CUT, _REFUSED, _BAD, _NAMED, _LONG = 15, 5, 4, 3, 8, 1
 _PHASES: dict[Phase, int] = {"queued": 2, "waiting": 4, "head": 2, "token": 5, "last": 2, "terminator": 1}
 _CUTS = ("drop", "mid1", "mid4", "fin", "use", "end")
 _REFUSALS = (("s429", "ok"), ("s503", "ok"), ("s500", "ok"), ("s500",), ("s529", "mid2"), ("drop", "ok"))
+MARGIN = 9  # tokens that a provider's template adds to a prompt, at the most
 _BADS: tuple[Bad, ...] = ("json", "model", "key", "type", "route")
 
 
@@ -161,6 +162,6 @@ def _with_fate(one: Visit, dice: random.Random) -> Visit:
 
 def _priced(one: Visit, dice: random.Random) -> Visit:
     """With a prompt's count that is a little above every estimate of it, as templates of providers make it."""
-    prompt = count_prompt(one.texts(), one.model.percent) + dice.randint(1, 9)
+    prompt = count_prompt(one.texts(), one.model.percent) + dice.randint(1, MARGIN)
     cached = dice.randint(1, prompt) if dice.random() < 0.2 else 0
     return replace(one, script=replace(one.script, prompt=prompt, cached=cached))
