@@ -187,6 +187,7 @@ FAULTY = {
     "told and charged differ": replace(GOOD, told=(altered(TOLD[0], cost_nano_usd=COST + 1), *TOLD[1:])),
     "another call's answer": replace(GOOD, told=(altered(TOLD[0], is_own=False), *TOLD[1:])),
     "no end": replace(GOOD, told=(altered(TOLD[0], seen="lost"), *TOLD[1:]), kills_s=(50.0, 150.0)),
+    "late": with_charge(altered(CHARGES[0], state="reconciled", recorded_ms=10**6), kills_s=(200.0,)),
     "over: budget": replace(GOOD, budgets={WHOLE.customer.key_id: COST - 1}),
     "row without a call": replace(
         GOOD,

@@ -24,6 +24,7 @@ CUT_WINDOW_MS = 1_000
 KILLED_WINDOW_MS = 3_000
 _AMOUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
 _SOON_MS, _CLOCK_MS = 10_000, 5  # from admission to a provider, at most; and what whole milliseconds cut off
+RECONCILED_S = 60.0  # reliability C1
 PACED_MS = 8  # between two tokens, at least: some 100 in a second, as G4 has it
 KILL_SHADOW_S = 2.0  # a killed worker's sockets are closed at once; the rest is for a busy machine
 
@@ -130,6 +131,7 @@ def judge(evidence: Evidence) -> Verdict:
             exact += _judge_tokens(visit, account, pairs, verdict, cut, killed)
     for marker, answers in told.items():
         _judge_told(marker, answers, accounts.get(marker, []), evidence, verdict)
+    _judge_delay(evidence, verdict)
     _judge_sessions(evidence.books, verdict)
     _judge_budgets(evidence, verdict)
     for reason in evidence.books.dead_letters:
@@ -346,6 +348,19 @@ def _agrees(charge: Row, told_nano_usd: int) -> bool:
 
 def _killed(answer: Told, kills_s: Sequence[float]) -> bool:
     return any(answer.sent_s - KILL_SHADOW_S <= at_s <= answer.over_s + KILL_SHADOW_S for at_s in kills_s)
+
+
+def _judge_delay(evidence: Evidence, verdict: Verdict) -> None:
+    """What a killed process had begun is in the books soon after."""
+    most_s = 0.0
+    for row in evidence.books.ledger:
+        died_s = [at_s for at_s in evidence.kills_s if at_s * 1000 >= row.admitted_ms]
+        if row.state == "reconciled" and died_s:
+            most_s = max(most_s, row.recorded_ms / 1000 - died_s[0])
+    if evidence.kills_s:
+        verdict.figures["seconds from a kill to its last row"] = round(most_s, 1)
+    if most_s > RECONCILED_S:
+        verdict.blame("late", "-", f"{most_s:.1f} s from a kill to its rows")
 
 
 def _judge_sessions(books: Books, verdict: Verdict) -> None:
