@@ -25,6 +25,7 @@ import uvloop
 from msgspec import Raw
 
 from gateway.app import BACKLOG, App
+from gateway.bookkeeping import spool_directory
 from gateway.commands.accounts import keys, tenants
 from gateway.commands.configured import config_option, load_or_exit, load_settings
 from gateway.core.accounts import Key, Tier
@@ -96,9 +97,22 @@ def _listen_or_exit(settings: Settings) -> socket.socket:
         sys.exit(1)
 
 
+def _make_spool_or_exit(settings: Settings) -> None:
+    """Make a place for the journal: it is wanted by the first call."""
+    directory = spool_directory(settings)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as exc:
+        click.echo(f"Cannot write to {directory}: {exc.strerror}. Choose another [ledger] directory.", err=True)
+        sys.exit(1)
+
+
 def run_workers(settings: Settings, config: str | None, overrides: dict[str, Any]) -> None:
     """Serve in processes of their own; this one becomes their master."""
     listener, environ = _listen_or_exit(settings), environment()
+    _make_spool_or_exit(settings)
     directory = Path(tempfile.mkdtemp(prefix="gateway-metrics-"))
     # The one place that sets variables. The metrics library looks up the first whenever a worker makes a metric;
     # gunicorn reads the second when it is imported, so only now, and trips over one that is no number, even if empty.
@@ -134,6 +148,7 @@ def run_single(
         greet: Makes what is shown once we listen of the address and the port.
     """
     listener = _listen_or_exit(settings)
+    _make_spool_or_exit(settings)
     if greet is not None:
         host, port = listener.getsockname()[:2]  # of IPv6 there are four
         click.echo(greet(host, port))

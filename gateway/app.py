@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from gateway import telemetry as events
 from gateway.aio import Tasks
+from gateway.bookkeeping import open_journal
 from gateway.core.accounts import Key
 from gateway.core.catalog import Catalog, Route
 from gateway.core.errors import SHUTDOWN, Failure
@@ -44,6 +45,7 @@ from gateway.pipeline.stages.admit import Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
 from gateway.pipeline.stages.pictures import CheckPictures, PictureTimes, PictureWorks
+from gateway.pipeline.stages.record import Record
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import BreakerBoard, State
 from gateway.policy.loads import LoadBoard
@@ -82,6 +84,8 @@ FAREWELL_S = 2.0  # after the drain: the last frames get 1.5 s, and their socket
 # For each of the steps that close what still runs then. With the farewell, cancelled tasks and the log they take at
 # most what the settings keep free between drain_s and exit_s.
 FORCE_S = 0.25
+BOOKS_S = 3.0  # for the newest rows at the end: the database takes some thousands a second
+LOG_S = 1.5  # of `exit_s`, kept for the database's connections and for the log
 
 _CLOCK = Clock(time.monotonic, time.time, random.random)
 
@@ -171,6 +175,8 @@ class App:
             epoch_s=time.time,
             workers=settings.server.workers,
         )
+        self._journal = open_journal(settings, self._stores, telemetry, metrics, Tasks(self._report_crash))
+        self._exit_by_s: float | None = None
         self._replays = SqlReplays(self._stores.database, idempotency_rules(settings), self._report_crash)
         self._repeater = Repeater(self._replays, self._stores.counters, room(settings), self._replayed)
         door = Door(self._stores.keys, Strangers(time.monotonic), networks(settings.server.trusted_proxies))
@@ -222,6 +228,7 @@ class App:
             _settle_memory()
             self._every_second()
             self._replays.start()
+            self._journal.start()
             self._siblings.listen(self._playground.answer)
             servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
             addresses = [":".join(map(str, sock.getsockname()[:2])) for sock in sockets]
@@ -244,6 +251,8 @@ class App:
 
     def stop(self) -> None:
         """Begin to drain. Only the first call does anything: a platform may send several signals."""
+        if not self._stop.is_set():
+            self._exit_by_s = time.monotonic() + self._settings.server.exit_s
         self._stop.set()
 
     def reload(self) -> None:
@@ -312,16 +321,24 @@ class App:
         await self._server.shutdown(FORCE_S)
         await self._replays.close(FORCE_S)
         # Those that may hang for longer come last.
-        for close in (self._fetcher.close, self._stores.database.close, self._upstream.close):
+        for close in (self._fetcher.close, self._upstream.close):
             try:
                 async with asyncio.timeout(FORCE_S):
                     await close()
             except TimeoutError:
                 pass  # a peer that does not answer to being closed: the process's end closes it
         await self._tasks.drain(FORCE_S)
+        await self._journal.close(self._time_for_the_books())
+        await self._stores.database.close()
         self._refusals.flush()
         self._metrics.pour()
         self._telemetry.log.info(events.SERVER_STOPPED)
+
+    def _time_for_the_books(self) -> float:
+        """Seconds for what the database does not have yet. What it does not take in them waits for another process."""
+        if self._exit_by_s is None:
+            return BOOKS_S
+        return min(BOOKS_S, max(FORCE_S, self._exit_by_s - time.monotonic() - LOG_S))
 
     def _site(self, settings: Settings) -> Site:
         catalog = build_catalog(settings, PRESETS)
@@ -331,7 +348,8 @@ class App:
         # depends on the model and its routes, and may be much.
         times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
         works = PictureWorks(self._fetcher, self._stills, picture_rules(settings), times)
-        stages = (Choose(catalog), Measure(), Admit(self._stores.counters), Refuse(), CheckPictures(works))
+        record = Record(self._journal, services.tariff, _CLOCK)
+        stages = (Choose(catalog), Measure(), Admit(self._stores.counters), Refuse(), CheckPictures(works), record)
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),
@@ -347,7 +365,7 @@ class App:
         constant = constant_headers(region)
         return Services(
             upstream=self._upstream,
-            ledgers=(self._stores.ledger, LogRecorder(self._telemetry), self._metrics, self._repeater),
+            ledgers=(self._journal, LogRecorder(self._telemetry), self._metrics, self._repeater),
             board=self._board,
             retry=RetryRules(settings.upstream.retry_base_s, settings.upstream.retry_wait_max_s),
             deadlines=deadlines(settings),
@@ -382,6 +400,7 @@ class App:
 
     def _every_second(self) -> None:
         """Bring out what is only counted: values for other workers' renderings, and lines that a flood suppressed."""
+        self._metrics.ledger_stands(self._journal.backlog, self._journal.lag_s)
         self._metrics.pour()
         self._refusals.flush()
         self._telemetry.flush_libraries()

@@ -134,6 +134,8 @@ MEANINGS: Mapping[str, str] = {
     "conflict": "What is to be made exists already, or was changed meanwhile ([admin.md](admin.md)).",
     "storage_unavailable": "The database does not answer, and nothing that is remembered can stand in for it: the key "
     "is one that this process has not seen, or the request is about the records themselves.",
+    "ledger_unavailable": "What the request might cost cannot be kept safe: the disk of the journal takes nothing "
+    "now. No provider was asked ([ledger.md](ledger.md)).",
     "not_found": "The path is none of the gateway's; the message names those that serve models. Or there is no such "
     "panel of the [playground](playground.md) to cancel.",
     "method_not_allowed": "The path exists, but takes another method.",

@@ -91,6 +91,25 @@ SERVER_STOPPED = _event("server.stopped", "info", "Everything is settled; the pr
 SETTINGS_RELOADED = _event("settings.reloaded", "info", "The configuration was read again and is in force.")
 SETTINGS_REFUSED = _event("settings.refused", "error", "The new configuration is wrong; the old one stays in force.")
 INTERNAL_ERROR = _event("internal.error", "error", "A bug of ours: an exception that nobody expected.")
+LEDGER_REFUSING = _event(
+    "ledger.refusing", "error", "The journal cannot be written: calls are refused, as nobody could say what they cost."
+)
+LEDGER_ACCEPTING = _event("ledger.accepting", "info", "The journal is written again, and calls are served.")
+LEDGER_DELAYED = _event(
+    "ledger.delayed", "error", "The database takes no rows; they wait in the journal, and nothing is lost."
+)
+LEDGER_CAUGHT_UP = _event("ledger.caught_up", "info", "The database takes rows again.")
+LEDGER_DAMAGED = _event(
+    "ledger.damaged",
+    "error",
+    "A file of the journal is not what was written; what could be read was taken, and a copy is kept for you.",
+)
+LEDGER_BURIED = _event(
+    "ledger.buried", "error", "The database refused a row for what is in it; it stands in `dead_letters`."
+)
+LEDGER_ADOPTED = _event(
+    "ledger.adopted", "warning", "The journal of a process that had died was taken over and brought to its end."
+)
 LOG_DROPPED = _event("log.dropped", "warning", "The output could not take the log; that many lines are missing here.")
 LIBRARY_REPORTED = _event("library.reported", "warning", "A library logged something; its level and name are kept.")
 

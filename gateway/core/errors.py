@@ -122,6 +122,10 @@ STORAGE_UNAVAILABLE = ErrorKind(
     "storage_unavailable", 503, "server_error", "api_error",
     "The gateway's records cannot be reached now.", retry_after_s=2,
 )
+LEDGER_UNAVAILABLE = ErrorKind(
+    "ledger_unavailable", 503, "server_error", "api_error",
+    "The gateway cannot record the request now, so it does not serve it.", retry_after_s=2,
+)
 SHUTTING_DOWN = ErrorKind(
     "shutting_down", 503, "server_error", "api_error",
     "The gateway is shutting down.", retry_after_s=1,
@@ -175,6 +179,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     PROVIDER_UNAVAILABLE,
     OVERLOADED,
     STORAGE_UNAVAILABLE,
+    LEDGER_UNAVAILABLE,
     SHUTTING_DOWN,
     LIMITS_UNAVAILABLE,
     PROVIDER_TIMEOUT,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
 from gateway.core.accounts import Key
+from gateway.core.booking import Admission, AttemptResult
 from gateway.core.call import ALL_PARAMS, Call, Params
 from gateway.core.catalog import Model, OnCancel, Route
 from gateway.core.errors import Failure, GatewayError
@@ -14,7 +15,6 @@ from gateway.core.money import Price
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 Outcome = Literal["completed", "cancelled", "interrupted", "rejected", "failed"]
-AttemptResult = Literal["open", "ok", "failed", "cancelled"]
 Source = Literal["playground"]
 
 
@@ -69,6 +69,29 @@ class Answer(Struct, frozen=True, gc=False):
     headers: tuple[tuple[str, str], ...] = ()
 
 
+class Place(Protocol):
+    """Where the progress of one exchange is noted, so that it outlives the process. Nothing here blocks or raises."""
+
+    def sent(self, route: Route) -> None:
+        """An attempt is on its way: its provider may work for it from now on."""
+
+    def moved(self, tokens: int, now_s: float) -> None:
+        """So many tokens of the answer are here, at the least, by *now_s* of the monotonic clock."""
+
+
+class Nowhere:
+    """The place of an exchange that nobody has to pay for."""
+
+    def sent(self, route: Route) -> None:
+        """Not noted."""
+
+    def moved(self, tokens: int, now_s: float) -> None:
+        """Not noted."""
+
+
+NOWHERE = Nowhere()
+
+
 class Exchange(Struct):
     """Everything that is known of one request while it runs; the only mutable thing that stages share.
 
@@ -88,6 +111,8 @@ class Exchange(Struct):
         granted_nano_usd: What the call may cost at most, where its reservation is smaller than its worst case.
         admitted_s: Epoch second of admission, by the clock of the counters.
         response_id: What the client knows the answer by, as far as one has begun.
+        admission: What the journal has of it; None while there is nothing, as of what is not to be paid for at all.
+        place: Where its progress is noted.
     """
 
     request_id: str
@@ -120,3 +145,5 @@ class Exchange(Struct):
     granted_nano_usd: int | None = None
     admitted_s: float | None = None
     response_id: str | None = None
+    admission: Admission | None = None
+    place: Place = NOWHERE

@@ -8,9 +8,10 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from gateway.core.accounts import Key, Scope, Tier
+from gateway.core.booking import Admission
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import ErrorKind
-from gateway.core.exchange import Answer, Limits
+from gateway.core.exchange import Answer, Limits, Place
 from gateway.core.held import Part
 from gateway.core.receipt import Receipt
 
@@ -162,6 +163,18 @@ class Ledger(Protocol):
     """Where receipts go. `record` never blocks and never raises."""
 
     def record(self, receipt: Receipt) -> None: ...
+
+
+class Journal(Ledger, Protocol):
+    """A ledger that knows of an exchange before it begins."""
+
+    async def admit(self, admission: Admission) -> Place:
+        """
+        Return when *admission* is where it outlives this process.
+
+        Raises:
+            StoreUnavailable: It is not.
+        """
 
 
 class Claim(Struct, frozen=True, gc=False):

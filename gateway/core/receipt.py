@@ -11,10 +11,12 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gateway.core.billing import billed, is_charged
+from gateway.core.booking import AttemptResult, Booking, Sent
 from gateway.core.call import Params
 from gateway.core.catalog import Mode, OnCancel, Provider, Route
-from gateway.core.exchange import Attempt, AttemptResult, Exchange, Outcome, Source
-from gateway.core.money import Weight, charged, format_nano, weigh, weigh_parts
+from gateway.core.exchange import Attempt, Exchange, Outcome, Source
+from gateway.core.money import Price, Weight, charged, format_nano, weigh, weigh_parts
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 _OFF = {"status": "off"}
@@ -36,7 +38,8 @@ class Receipt(Struct, frozen=True, gc=False):
         user: Who the caller says it acts for. Like `session_id`, `agent_id` and `metadata` of its own choice, cleaned
             and bounded.
         response_id: What the client knows the answer by: the provider's name for it, or ours where it was translated.
-        started_ms: When the request came, by the wall clock, in milliseconds of the epoch.
+        started_ms: When the request came, by the wall clock, in milliseconds of the epoch; so `settled_ms`.
+        booking: What the ledger has of it besides; None where it was not admitted, or costs nothing in any case.
     """
 
     request_id: str
@@ -78,6 +81,8 @@ class Receipt(Struct, frozen=True, gc=False):
     response_id: str | None = None
     metadata: Mapping[str, str] = {}
     started_ms: int = 0
+    settled_ms: int = 0
+    booking: Booking | None = None
 
     @property
     def cost_usd(self) -> str:
@@ -229,16 +234,13 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
     The price is that of the moment in which the exchange began, however long it took.
     """
     usage, basis = exchange.usage, exchange.basis
-    route, model, call = exchange.route, exchange.model, exchange.call
+    route, call = exchange.route, exchange.call
     if outcome in ("rejected", "failed"):
         usage, basis = NO_USAGE, "none"
     parts = [tried for tried in exchange.attempts if tried.usage is not None]
     started_epoch_s = epoch_s - (now_s - exchange.started_s)
-    weighted = cost = 0
-    free = outcome == "interrupted" and (usage.completion_tokens == 0 or not tariff.bill_interrupted)
-    if route is not None and model is not None and not free:
-        weighted = _weighted(route, usage, parts, (model.weight, tariff.modes[_mode(usage)]))
-        cost = charged((exchange.price or model.price_at(started_epoch_s)).cost(usage))
+    is_paid = is_charged(outcome, usage, bill_interrupted=tariff.bill_interrupted)
+    weighted, cost = _owed(exchange, usage, parts, tariff, started_epoch_s) if is_paid else (0, 0)
     provider = route.provider if route else None
     return Receipt(
         request_id=exchange.request_id,
@@ -254,7 +256,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         region=tariff.region,
         attempts=tuple([(tried.route.provider.name, tried.route.model, tried.result) for tried in exchange.attempts]),
         outcome=outcome,
-        routing_mode=_routing_mode(call.stream, outcome),
+        routing_mode=routing_mode(call.stream, outcome),
         failure_class=exchange.failure.failure_class if exchange.failure else None,
         failure_reason=exchange.failure.reason if exchange.failure else None,
         error_code=exchange.error_code,
@@ -280,6 +282,60 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         response_id=exchange.response_id,
         metadata=call.metadata,
         started_ms=int(started_epoch_s * 1000),
+        settled_ms=int(epoch_s * 1000),
+        booking=_booking(exchange, usage, basis),
+    )
+
+
+def _owed(
+    exchange: Exchange, usage: Usage, parts: list[Attempt], tariff: Tariff, started_epoch_s: float
+) -> tuple[int, int]:
+    """Weighted tokens and nano-USD of *usage*."""
+    route, model = exchange.route, exchange.model
+    if route is None or model is None:
+        return 0, 0
+    weighted = _weighted(route, usage, parts, (model.weight, tariff.modes[_mode(usage)]))
+    return weighted, charged((exchange.price or model.price_at(started_epoch_s)).cost(usage))
+
+
+def _booking(exchange: Exchange, usage: Usage, basis: Basis) -> Booking | None:
+    """What the ledger has of *exchange*, which has come to *usage*."""
+    admission = exchange.admission
+    if admission is None:
+        return None
+    prompt_tokens = usage.prompt_tokens or admission.prompt_tokens
+    last = exchange.attempts[-1] if exchange.attempts else None
+    tried = [attempt for attempt in exchange.attempts if attempt.was_sent]
+    sent = tuple([
+        _sent(number, attempt, (usage if attempt is last else NO_USAGE, basis), prompt_tokens, admission.price)
+        for number, attempt in enumerate(tried)
+    ])  # fmt: skip
+    return Booking(
+        admission.reserved_nano_usd, admission.price_version, admission.session_key, admission.admitted_ms, sent
+    )
+
+
+def _sent(number: int, tried: Attempt, counted: tuple[Usage, Basis], prompt_tokens: int, price: Price) -> Sent:
+    """
+    What *tried* costs.
+
+    Args:
+        counted: What the exchange has come to, where it was the last one: if any has answered, it has.
+    """
+    usage, basis = counted if tried.usage is None else (tried.usage, counted[1])
+    if usage == NO_USAGE:
+        usage, basis = billed(tried.result, tried.failure.reason if tried.failure else None, prompt_tokens)
+    provider = tried.route.provider
+    return Sent(
+        number,
+        provider.name,
+        tried.route.model,
+        provider.type,
+        provider.region.upper(),
+        tried.result,
+        usage,
+        basis,
+        charged(price.cost(usage)),
     )
 
 
@@ -302,7 +358,8 @@ def _weigh_parts(parts: list[Attempt], usage: Usage, weights: tuple[Weight, ...]
     )
 
 
-def _routing_mode(stream: bool, outcome: Outcome) -> str:
+def routing_mode(stream: bool, outcome: Outcome) -> str:
+    """By what an exchange is told from others in reports: whether it was a stream, and whether it was left or broke."""
     if outcome == "cancelled":
         return "streaming_cancelled"
     if not stream:

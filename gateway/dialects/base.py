@@ -96,6 +96,10 @@ class Lane(Protocol):
     @property
     def talking(self) -> bool: ...
 
+    @property
+    def deltas(self) -> int:
+        """Pieces of content so far: no more than there are tokens, and known without counting any."""
+
     def feed(self, data: bytes) -> bytes:
         """Whole client frames for *data*; b"" while the start is still held back."""
 

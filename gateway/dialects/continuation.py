@@ -124,6 +124,10 @@ class _Over:
         return self._lane.talking
 
     @property
+    def deltas(self) -> int:
+        return self._lane.deltas
+
+    @property
     def response_id(self) -> str | None:
         return self._lane.response_id
 
@@ -195,6 +199,10 @@ class ContinuedLane(_Over):
     @property
     def response_id(self) -> str | None:
         return self._begun.response_id
+
+    @property
+    def deltas(self) -> int:
+        return self._begun.usage.completion_tokens + self._lane.deltas
 
     def parts(self) -> tuple[Usage, Usage]:
         """What each of the two providers has counted, or we for it."""

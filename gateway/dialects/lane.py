@@ -104,6 +104,11 @@ class PassthroughLane(EventLane):
         self._template: Template | None = None
         self._misfits = RELEARN_AFTER
 
+    @property
+    def deltas(self) -> int:
+        """As in `Lane`."""
+        return self._tally.deltas
+
     def fail(self, failure: Failure, receipt: Receipt) -> bytes:
         """The error frame of the dialect and its end, with the tokens that had come by then."""
         journey = self.journey

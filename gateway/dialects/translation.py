@@ -69,6 +69,10 @@ class TranslationLane(EventLane):
         return self._reader.progress
 
     @property
+    def deltas(self) -> int:
+        return self._lane.deltas
+
+    @property
     def talking(self) -> bool:
         return self._lane.talking or self._retold.is_holding
 

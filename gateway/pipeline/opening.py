@@ -264,6 +264,7 @@ class Opening:
 
         def on_sent() -> None:
             attempt.was_sent = True
+            exchange.place.sent(attempt.route)
 
         answer = await self._watch.ask(await self._take_request(), on_sent)
         try:

@@ -34,6 +34,7 @@ class StreamWatch(Watch):
         first_token_s = services.deadlines.first_token_s
         super().__init__(services, sink, exchange.started_s + first_token_s, FIRST_TOKEN_TIMEOUT)
         self._exchange = exchange
+        self._place = exchange.place
         self._times = services.deadlines
         self._commit_s = exchange.started_s + self._times.commit_after_s
         self.last_start_s = min(self.deadline_s, self._commit_s)  # the 200 must not go out while an attempt is awaited
@@ -92,6 +93,7 @@ class StreamWatch(Watch):
         self._started = True
         self._progress_s = now_s = self.now_s()
         self._complete_s = now_s if lane.complete else None
+        self._place.moved(lane.deltas, now_s)
         return now_s
 
     def await_rest(self) -> None:
@@ -104,6 +106,7 @@ class StreamWatch(Watch):
         self.services.observe_gap(now_s - self._progress_s)
         self._progress_s = now_s
         self._complete_s = (self._complete_s or now_s) if lane.complete else None
+        self._place.moved(lane.deltas, now_s)
 
     def commit(self) -> None:
         """Settle the 200; it leaves with the next bytes. From here on every failure is a frame."""

@@ -9,6 +9,7 @@ from gateway.settings.listing import models_text
 from gateway.settings.loading import Settings, SettingsError, environment, export, from_document, load
 from gateway.settings.sections import (
     CatalogueSettings,
+    LedgerSettings,
     LoggingSettings,
     ServerSettings,
     StorageSettings,
@@ -23,6 +24,7 @@ __all__ = [
     "CatalogueSettings",
     "FileTerms",
     "KeyEntry",
+    "LedgerSettings",
     "LoggingSettings",
     "MeteringSettings",
     "ModelEntry",

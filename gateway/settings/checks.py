@@ -58,6 +58,13 @@ def redis_url(text: str) -> str:
     return text
 
 
+def directory(text: str) -> str:
+    """The path of a directory, or nothing."""
+    if "\0" in text or len(text) > 4096:  # PATH_MAX of Linux
+        raise ValueError("not a path")
+    return text
+
+
 def _split(text: str) -> SplitResult:
     if _HEADER_SAFE.fullmatch(text) is None:
         raise ValueError("not a URL: it is empty or has characters that no URL has")

@@ -21,6 +21,7 @@ from gateway.settings.sections import (
     SCALAR_SECTIONS,
     CatalogueSettings,
     IdempotencySettings,
+    LedgerSettings,
     LoggingSettings,
     ServerSettings,
     StorageSettings,
@@ -60,6 +61,7 @@ class Settings:
     server: ServerSettings
     storage: StorageSettings
     idempotency: IdempotencySettings
+    ledger: LedgerSettings
     stream: StreamSettings
     upstream: UpstreamSettings
     catalogue: CatalogueSettings

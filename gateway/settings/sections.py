@@ -116,6 +116,23 @@ class IdempotencySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """What calls cost, from their admission to the database."""
+
+    directory: str = setting(
+        "Where the files of `spool` are; by default beside the file of a SQLite database, as in `gateway.db-spool`, "
+        "else `gateway-spool`. Not to be shared with other hosts.",
+        "",
+        check=checks.directory,
+    )
+    fsync: bool = setting(
+        "Whether calls wait until the disk has their admission; without, one may be forgotten when the power fails, "
+        "but none when the process dies.",
+        default=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSettings:
     """The life of one answer."""
 
@@ -228,6 +245,7 @@ SCALAR_SECTIONS = {
     "server": ServerSettings,
     "storage": StorageSettings,
     "idempotency": IdempotencySettings,
+    "ledger": LedgerSettings,
     "stream": StreamSettings,
     "upstream": UpstreamSettings,
     "vision": VisionSettings,

@@ -9,7 +9,7 @@ from gateway.aio import Tasks
 from gateway.core.accounts import Key
 from gateway.core.ports import StoreUnavailable, Terms
 from gateway.storage.database import Database
-from gateway.storage.memory import MemoryCounters, MemoryLedger
+from gateway.storage.memory import MemoryCounters
 from gateway.storage.sql_keys import AllKeys, SqlKeys, open_keys
 
 
@@ -33,7 +33,6 @@ class Stores:
     database: Database
     keys: AllKeys
     counters: MemoryCounters
-    ledger: MemoryLedger
 
 
 def open_stores(
@@ -59,5 +58,4 @@ def open_stores(
         database,
         open_keys(keys, stored, tasks, clock_s=clock_s, epoch_s=epoch_s),
         MemoryCounters(clock_s, workers),
-        MemoryLedger(),
     )

@@ -29,6 +29,8 @@ OTHERS = {
     "breaker_open_max_s": "60",
     "metadata_frame": "bare",
     "trusted_proxies": "10.0.0.0/8",
+    "directory": "/srv/journal",
+    "fsync": "false",
     "bill_interrupted": "false",
     "shipped": "true",
     "format": "console",

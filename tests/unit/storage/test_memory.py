@@ -231,7 +231,6 @@ async def test_open_stores(clock: Clock, tmp_path: Path) -> None:
         epoch_s=clock,
         workers=4,
     )
-    stores.ledger.record(receipt())
     mine = await stores.keys.find("secret")
 
     assert mine == key(rpm=4)
@@ -239,4 +238,3 @@ async def test_open_stores(clock: Clock, tmp_path: Path) -> None:
         Admitted(Limits(4, 0), 1000.0),
         Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0), "4 per minute"),
     ]
-    assert stores.ledger.receipts == (receipt(),)

@@ -1,0 +1,287 @@
+"""
+What a receipt comes to in the database: rows of the ledger, the trace, and what it adds to its session.
+
+Pure functions of the receipt: written twice, they are the same rows. Members are named as the columns are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.core.booking import Booking
+from gateway.core.receipt import Receipt
+from gateway.core.usage import NO_USAGE, Usage
+
+CHARGE, COST, CORRECTION = "charge", "cost", "correction"
+CHARGE_ATTEMPT = -1  # attempts of providers count from 0; corrections go on downwards
+FAILED = ("rejected", "failed", "interrupted")
+
+
+class LedgerRow(Struct, frozen=True, gc=False):
+    """A row of `ledger`; see its columns."""
+
+    request_id: str
+    attempt: int
+    kind: str
+    state: str
+    basis: str
+    tenant: str
+    key_id: str
+    model: str
+    provider: str | None
+    provider_model: str | None
+    provider_type: str | None
+    region: str | None
+    routing_mode: str
+    outcome: str
+    on_cancel: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    weighted_tokens: int
+    cost_nano_usd: int
+    reserved_nano_usd: int
+    price_version: str | None
+    session_key: str | None
+    admitted_ms: int
+    settled_ms: int
+    recorded_ms: int
+    writer: str
+
+
+class TraceRow(Struct, frozen=True, gc=False):
+    """A row of `traces`; see its columns."""
+
+    request_id: str
+    trace_id: str
+    response_id: str | None
+    tenant: str
+    key_id: str
+    endpoint: str
+    source: str | None
+    stream: bool
+    session_id: str | None
+    agent_id: str | None
+    user: str | None
+    metadata: Mapping[str, str] | None
+    model: str
+    provider: str | None
+    provider_model: str | None
+    provider_type: str | None
+    provider_region: str | None
+    region: str
+    routing_mode: str
+    outcome: str
+    status: int
+    error_code: str | None
+    failure_class: str | None
+    failure_reason: str | None
+    note: str | None
+    attempts: tuple[Mapping[str, Any], ...]
+    started_ms: int
+    ttfb_us: int | None
+    ttft_us: int | None
+    total_us: int
+    overhead_us: int
+    cancel_us: int | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usage_basis: str
+    weighted_tokens: int
+    cost_nano_usd: int
+    verdicts: None
+    params: Mapping[str, tuple[str, ...]] | None
+    recorded_ms: int
+    body_expires_ms: None = None
+
+
+class SessionRow(Struct, frozen=True, gc=False):
+    """What traces add to a row of `sessions`; see its columns."""
+
+    tenant: str
+    session_id: str
+    agent_id: str | None
+    first_ms: int
+    last_ms: int
+    requests: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    weighted_tokens: int
+    cost_nano_usd: int
+
+
+def ledger_rows(receipt: Receipt, *, writer: str, recorded_ms: int) -> tuple[LedgerRow, ...]:
+    """
+    The charge of an exchange that was admitted, and a cost for each attempt that reached a provider.
+
+    Args:
+        writer: The process that served it.
+        recorded_ms: Epoch milliseconds of now.
+    """
+    booking = receipt.booking
+    if booking is None:
+        return ()
+    state = _state(receipt, booking)
+    charge = LedgerRow(
+        receipt.request_id,
+        CHARGE_ATTEMPT,
+        CHARGE,
+        state,
+        receipt.usage_basis,
+        receipt.tenant,
+        receipt.key_id,
+        receipt.model,
+        receipt.provider,
+        receipt.provider_model,
+        receipt.provider_type,
+        receipt.provider_region,
+        receipt.routing_mode,
+        receipt.outcome,
+        receipt.on_cancel,
+        *_tokens(receipt.usage if state != "voided" else NO_USAGE),
+        receipt.weighted_tokens,
+        receipt.cost_nano_usd,
+        booking.reserved_nano_usd,
+        booking.price_version,
+        booking.session_key,
+        booking.admitted_ms,
+        receipt.settled_ms,
+        recorded_ms,
+        writer,
+    )
+    return (charge, *_cost_rows(receipt, booking, charge))
+
+
+def _state(receipt: Receipt, booking: Booking) -> str:
+    """Voided is what costs nothing as nothing was delivered; what is waived of an answer is settled at nothing."""
+    if booking.is_reconciled and booking.sent:
+        return "reconciled"
+    if receipt.outcome in ("completed", "interrupted") and booking.sent:
+        return "settled"
+    return "settled" if receipt.usage != NO_USAGE else "voided"
+
+
+def _cost_rows(receipt: Receipt, booking: Booking, charge: LedgerRow) -> Iterable[LedgerRow]:
+    for sent in booking.sent:
+        yield LedgerRow(
+            receipt.request_id,
+            sent.attempt,
+            COST,
+            "reconciled" if booking.is_reconciled else "settled",
+            sent.basis,
+            receipt.tenant,
+            receipt.key_id,
+            receipt.model,
+            sent.provider,
+            sent.model,
+            sent.type,
+            sent.region,
+            receipt.routing_mode,
+            receipt.outcome,
+            receipt.on_cancel,
+            *_tokens(sent.usage),
+            0,  # weighted tokens are what customers are metered by
+            sent.cost_nano_usd,
+            0,
+            booking.price_version,
+            booking.session_key,
+            booking.admitted_ms,
+            receipt.settled_ms,
+            charge.recorded_ms,
+            charge.writer,
+        )
+
+
+def _tokens(usage: Usage) -> tuple[int, int, int, int, int]:
+    return (
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.cached_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    )
+
+
+def trace_row(receipt: Receipt, *, recorded_ms: int) -> TraceRow:
+    """The trace of an exchange, admitted or not."""
+    params = receipt.params
+    return TraceRow(
+        receipt.request_id,
+        receipt.trace_id,
+        receipt.response_id,
+        receipt.tenant,
+        receipt.key_id,
+        receipt.endpoint,
+        receipt.source,
+        receipt.stream,
+        receipt.session_id,
+        receipt.agent_id,
+        receipt.user,
+        receipt.metadata or None,
+        receipt.model,
+        receipt.provider,
+        receipt.provider_model,
+        receipt.provider_type,
+        receipt.provider_region,
+        receipt.region,
+        receipt.routing_mode,
+        receipt.outcome,
+        receipt.status,
+        receipt.error_code,
+        receipt.failure_class,
+        receipt.failure_reason,
+        receipt.note,
+        tuple([{"provider": name, "model": model, "result": result} for name, model, result in receipt.attempts]),
+        receipt.started_ms,
+        _us(receipt.ttfb_ms),
+        _us(receipt.ttft_ms),
+        _us(receipt.total_ms) or 0,
+        _us(receipt.overhead_ms) or 0,
+        _us(receipt.cancel_ms),
+        *_tokens(receipt.usage),
+        receipt.usage_basis,
+        receipt.weighted_tokens,
+        receipt.cost_nano_usd,
+        None,
+        {"translated": params.translated, "dropped": params.dropped} if params.translated or params.dropped else None,
+        recorded_ms,
+    )
+
+
+def _us(span_ms: float | None) -> int | None:
+    return None if span_ms is None else int(span_ms * 1000 + 0.5)
+
+
+def session_rows(traces: Iterable[TraceRow]) -> list[SessionRow]:
+    """What *traces* add to their sessions, in the order of the table's key: two writers never wait for each other."""
+    groups: dict[tuple[str, str], list[TraceRow]] = {}
+    for trace in traces:
+        if trace.session_id:
+            groups.setdefault((trace.tenant, trace.session_id), []).append(trace)
+    return [_session(group) for _, group in sorted(groups.items())]
+
+
+def _session(traces: list[TraceRow]) -> SessionRow:
+    agents = [trace.agent_id for trace in traces if trace.agent_id]
+    return SessionRow(
+        traces[0].tenant,
+        traces[0].session_id or "",
+        agents[-1] if agents else None,
+        min(trace.started_ms for trace in traces),
+        max(trace.started_ms for trace in traces),
+        len(traces),
+        sum(trace.outcome in FAILED for trace in traces),
+        sum(trace.prompt_tokens for trace in traces),
+        sum(trace.completion_tokens for trace in traces),
+        sum(trace.weighted_tokens for trace in traces),
+        sum(trace.cost_nano_usd for trace in traces),
+    )

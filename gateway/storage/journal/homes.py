@@ -1,0 +1,119 @@
+"""
+Where journals are: a directory for each process, with a lock that lasts as long as the process.
+
+The kernel takes the lock away in the moment in which a process dies, however it dies, so whoever gets it may take the
+journal over. A directory gets its name only when it is locked: nobody ever sees one that is new and not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCK = "lock"
+QUARANTINE = "quarantine"
+_PREFIX = "journal-"
+_WRITER = "writer"
+_UNFINISHED = ".new-"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A journal's directory that is ours to write to: we hold its lock.
+
+    Attributes:
+        writer: The process that it is, or was, the journal of, as in the ledger.
+    """
+
+    path: Path
+    writer: str
+    _lock: int
+
+    def release(self) -> None:
+        """Leave it to whoever comes."""
+        os.close(self._lock)
+
+    def remove(self) -> None:
+        """There is nothing left in it that is needed."""
+        for path in sorted(self.path.iterdir()):
+            if path.name != LOCK:
+                path.unlink()
+        (self.path / LOCK).unlink()
+        self.path.rmdir()
+        self.release()
+
+
+def make_home(root: Path, name: str, writer: str) -> Home:
+    """
+    A new journal's directory in *root*, which is made where it is missing.
+
+    Args:
+        name: Nobody else's, and fit for a file.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished, path = root / (_UNFINISHED + name), root / (_PREFIX + name)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(mode=0o700)
+    try:
+        (unfinished / _WRITER).write_text(writer, encoding="utf-8")
+        lock = os.open(unfinished / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unfinished.rename(path)
+    except OSError:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    sync_directory(root)
+    return Home(path, writer, lock)
+
+
+def abandoned(root: Path) -> Iterator[Home]:
+    """The journals in *root* whose processes are dead, each as soon as it is asked for; now they are ours."""
+    try:
+        paths = sorted(path for path in root.iterdir() if path.name.startswith(_PREFIX))
+    except FileNotFoundError:
+        return
+    for path in paths:
+        home = _take(path)
+        if home is not None:
+            yield home
+
+
+def _take(path: Path) -> Home | None:
+    """*path*, if its process is dead and nobody else has taken it."""
+    try:
+        lock = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:  # another has just taken it away
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), (path / LOCK).stat()):  # and not the lock of what has been taken away
+            return Home(path, (path / _WRITER).read_text(encoding="utf-8"), lock)
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(lock)
+    return None
+
+
+def put_aside(home: Home, name: str) -> Path:
+    """Move the file *name* of *home* to where nobody reads it but people; where it is now."""
+    directory = home.path.parent / QUARANTINE
+    directory.mkdir(mode=0o700, exist_ok=True)
+    target = directory / f"{home.path.name}-{name}"
+    shutil.copyfile(home.path / name, target)
+    return target
+
+
+def sync_directory(path: Path) -> None:
+    """What was made, renamed or removed in *path* outlives a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,241 @@
+"""
+The spool of this process, and everything that is done with journals: its own is emptied into the database while it
+serves, those of processes that have died are taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from gateway.aio import Tasks
+from gateway.core.booking import Admission
+from gateway.core.exchange import Place
+from gateway.core.journal import Book, Settled, reconcile
+from gateway.core.ports import Counters, Spent
+from gateway.core.receipt import Receipt
+from gateway.storage.journal.carrying import GATHER_S, MOST, Carrier
+from gateway.storage.journal.homes import Home, abandoned, make_home, put_aside
+from gateway.storage.journal.reader import Piece, Reader
+from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
+from gateway.storage.journal.slots import progress_at, read_slots
+from gateway.storage.journal.spool import SEGMENT_BYTES, Reports, Spool
+from gateway.storage.writing import Entry
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ADOPT_S = 2.0  # between two looks for journals of dead processes
+# What ended longer ago has been settled by its own process; what is younger may not have been when that died. Within
+# the two minutes for which counters know a request again.
+RESETTLE_S = 60.0
+_FLUSH_S = 1.0  # for the last records: a disk takes milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperReports:
+    """
+    Who is told what, besides `Reports` and `CarrierReports`.
+
+    Attributes:
+        damaged: A file is not what was written: its path, or where it was put, and what is wrong.
+        adopted: The writer of a journal that was taken over, how many ends it had, and how many were reconciled.
+    """
+
+    damaged: Callable[[str, Damage], None]
+    adopted: Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolRules:
+    """Where and how journals are kept.
+
+    Attributes:
+        name: This process's among all that ever write to *root*; `writer` is what the ledger calls it.
+        bill_interrupted: As in `Tariff`.
+    """
+
+    root: Path
+    name: str
+    writer: str
+    fsync: bool = True
+    bill_interrupted: bool = True
+    segment_bytes: int = SEGMENT_BYTES
+
+
+class SpoolKeeper:
+    """
+    The port `Journal`, on disk. To be made inside the running loop.
+
+    Args:
+        epoch_s: The wall clock.
+
+    Raises:
+        OSError: The directory cannot be written to.
+    """
+
+    def __init__(
+        self,
+        rules: SpoolRules,
+        carrier: Carrier,
+        counters: Counters,
+        *,
+        reports: Reports,
+        keeper_reports: KeeperReports,
+        epoch_s: Callable[[], float],
+        tasks: Tasks,
+    ) -> None:
+        self._rules = rules
+        self._carrier = carrier
+        self._counters = counters
+        self._reports = keeper_reports
+        self._epoch_s = epoch_s
+        self._tasks = tasks
+        self._news = asyncio.Event()
+        self._running: list[asyncio.Task[None]] = []
+        self._ended = self._carried = 0
+        self._oldest_ms: int | None = None  # of those that are being carried
+        home = make_home(rules.root, rules.name, rules.writer)
+        self.spool = Spool(home, reports, self._news.set, fsync=rules.fsync, segment_bytes=rules.segment_bytes)
+        self._reader = Reader(home.path, lambda: self.spool.written)
+
+    @property
+    def backlog(self) -> int:
+        """Ends of this process that the database does not have yet."""
+        return self._ended - self._carried
+
+    @property
+    def lag_s(self) -> float:
+        """The age of the oldest of them, as far as it is known; 0 where there is none."""
+        return 0.0 if self._oldest_ms is None else max(0.0, self._epoch_s() - self._oldest_ms / 1000)
+
+    async def admit(self, admission: Admission) -> Place:
+        """See the port."""
+        return await self.spool.admit(admission)
+
+    def record(self, receipt: Receipt) -> None:
+        """See the port."""
+        self._ended += 1
+        self.spool.record(receipt)
+
+    def start(self) -> None:
+        """Begin to empty journals."""
+        self._running = [
+            self._tasks.spawn(self._empty_own(), name="journal.drain"),
+            self._tasks.spawn(self._adopt_all(), name="journal.adopt"),
+        ]
+
+    async def close(self, timeout_s: float) -> None:
+        """Stop, and bring into the database what can be in *timeout_s*; another process will bring the rest."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        is_whole = await self.spool.close(min(_FLUSH_S, timeout_s))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(end_s):
+                await self._empty()
+                if is_whole and not self.spool.open:
+                    self.spool.home.remove()
+                    return
+        self.spool.home.release()
+
+    async def _empty_own(self) -> None:
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(GATHER_S)  # for company
+            self._news.clear()
+            await self._empty()
+
+    async def _empty(self) -> None:
+        """Bring everything that is written by now into the database."""
+        home = self.spool.home
+        while (piece := await _in_thread(self._reader.next, MOST)) is not None:
+            self._tell_of_damage(home, piece)
+            entries = [Entry(receipt, home.writer) for receipt in _ends(piece)]
+            self._oldest_ms = entries[0].receipt.settled_ms if entries else None
+            await self._carrier.carry(entries)
+            self._carried += len(entries)
+            self._oldest_ms = None
+            await _in_thread(_remove_before, home.path, piece.segment)
+
+    async def _adopt_all(self) -> None:
+        while True:
+            homes = abandoned(self._rules.root)
+            while (home := await _in_thread(next, homes, None)) is not None:
+                await self._adopt(home)
+            await asyncio.sleep(ADOPT_S)
+
+    async def _adopt(self, home: Home) -> None:
+        """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
+        is_removed = False
+        try:
+            left, recent = await _in_thread(self._read_through, home)
+            for receipt in (*recent, *left):
+                self._counters.settle(receipt.request_id, _spent(receipt))
+            reader, ended = Reader(home.path), 0
+            while (piece := await _in_thread(reader.next, MOST)) is not None:
+                self._tell_of_damage(home, piece)
+                entries = [Entry(receipt, home.writer) for receipt in _ends(piece)]
+                await self._carrier.carry(entries)
+                ended += len(entries)
+            for start in range(0, len(left), MOST):
+                await self._carrier.carry([Entry(receipt, home.writer) for receipt in left[start : start + MOST]])
+            await _in_thread(home.remove)
+            is_removed = True
+            self._reports.adopted(home.writer, ended, len(left))
+        finally:
+            if not is_removed:
+                home.release()
+
+    def _read_through(self, home: Home) -> tuple[list[Receipt], list[Receipt]]:
+        """The ends of what was open, as far as they can be told, and those that were young when the process died."""
+        book, slots, recent = Book(), read_slots(home.path), list[Receipt]()
+        now_ms = int(self._epoch_s() * 1000)
+        reader = Reader(home.path)
+        while (piece := reader.next(MOST)) is not None:
+            for found in piece.found:
+                receipt = book.take(found.record) if isinstance(found, Found) else None
+                if receipt is not None and receipt.settled_ms >= now_ms - RESETTLE_S * 1000:
+                    recent.append(receipt)
+        left = []
+        for case in book.open.values():
+            progress = progress_at(slots, case.admitted.place, case.admitted.serial)
+            left.append(
+                reconcile(case, progress, bill_interrupted=self._rules.bill_interrupted, now_ms=now_ms)
+            )  # fmt: skip
+        return left, recent
+
+    def _tell_of_damage(self, home: Home, piece: Piece) -> None:
+        for damage in piece.found:
+            if isinstance(damage, Damage):
+                self._reports.damaged(str(put_aside(home, name_of(piece.segment))), damage)
+
+
+def _ends(piece: Piece) -> Iterator[Receipt]:
+    for found in piece.found:
+        if isinstance(found, Found) and isinstance(found.record, Settled):
+            yield found.record.receipt
+
+
+def _remove_before(path: Path, segment: int) -> None:
+    """Let go of what is in the database: what is open of it stands in the newest file as well."""
+    for number in numbers_in(path):
+        if number < segment:
+            (path / name_of(number)).unlink()
+
+
+async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What *call* gives; files are read, and thousands of records, while others are served."""
+    return await asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
+
+
+def _spent(receipt: Receipt) -> Spent:
+    return Spent(receipt.usage.total_tokens, receipt.weighted_tokens, receipt.cost_nano_usd)

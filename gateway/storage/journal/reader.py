@@ -1,0 +1,82 @@
+"""Reading a journal from its files, in order: a working process's up to where it has come, a dead one's to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from gateway.storage.journal.segments import HEADER, Damage, Found, name_of, numbers_in, scan
+from gateway.storage.journal.spool import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records and damages in order, the segment that they are of, and where the next piece begins."""
+
+    found: tuple[Found | Damage, ...]
+    segment: int
+    end: Position
+
+
+class Reader:
+    """
+    Everything in *directory*, a piece at a time. To be used by one thread at a time.
+
+    Args:
+        written: Up to where there is something to be read; None for a journal that nobody writes to any more.
+    """
+
+    def __init__(self, directory: Path, written: Callable[[], Position] | None = None) -> None:
+        self._directory = directory
+        self._written = written
+        self._segment = 0
+        self._offset = 0
+        self._rest: Iterator[Found | Damage] = iter(())
+
+    def next(self, most: int) -> Piece | None:
+        """The next records, *most* at the most and all of one segment; None when there are no more for now.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        while True:
+            found = tuple(islice(self._rest, most))
+            if found:
+                last = found[-1]
+                self._offset = last.end if isinstance(last, Found) else last.offset + last.length
+                return Piece(found, self._segment, Position(self._segment, self._offset))
+            if not self._more():
+                return None
+
+    def _more(self) -> bool:
+        """Get at what follows; whether there is anything."""
+        written = self._written() if self._written is not None else None
+        if self._segment == 0 and not self._advance(written):
+            return False
+        data = self._read(written)
+        if not data and self._advance(written):
+            data = self._read(written)
+        if not data:
+            return False
+        self._rest = scan(data, self._offset)
+        return True
+
+    def _read(self, written: Position | None) -> bytes:
+        """What is new of the segment, up to where it is written."""
+        with (self._directory / name_of(self._segment)).open("rb") as file:
+            file.seek(self._offset)
+            if written is None or written.segment > self._segment:
+                data = file.read()
+            else:
+                data = file.read(max(0, written.offset - self._offset))
+        return b"" if self._offset == 0 and data == HEADER else data
+
+    def _advance(self, written: Position | None) -> bool:
+        """Go on to the next segment, if there is one and it is begun."""
+        following = [number for number in numbers_in(self._directory) if number > self._segment]
+        if not following or (written is not None and following[0] > written.segment):
+            return False
+        self._segment, self._offset = following[0], 0
+        return True

@@ -1,0 +1,119 @@
+"""
+The files of a journal on disk: a header, then records, each behind its length and a checksum.
+
+Whatever a crash or a bad disk leaves is readable: what is damaged is passed over, up to the next record whose checksum
+holds. Nothing but a record of ours looks like one: it has 32 bits of checksum and the shape that its kind has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from zlib import crc32
+
+import msgspec
+
+from gateway.core.journal import Record, decode
+
+MAGIC = b"ANMJ"
+VERSION = 1
+HEADER = MAGIC + bytes([VERSION])
+# Of one record: a receipt takes 1 to 2 KB, and with everything that callers may choose at its longest some 30.
+MAX_RECORD_BYTES = 1024 * 1024
+_FRAME = Struct("<II")  # length, and the CRC-32 of length and payload
+FRAME_BYTES = _FRAME.size
+_NAME = re.compile(r"([0-9]{8})\.log")
+
+
+def frame(payload: bytes) -> bytes:
+    """*payload* as it stands in a file."""
+    return _FRAME.pack(len(payload), _checksum(len(payload), payload)) + payload
+
+
+def _checksum(length: int, payload: bytes | memoryview) -> int:
+    return crc32(payload, crc32(length.to_bytes(4, "little")))
+
+
+def name_of(number: int) -> str:
+    """The file of segment *number*."""
+    return f"{number:08d}.log"
+
+
+def numbers_in(directory: Path) -> list[int]:
+    """The segments that there are in *directory*, ascending."""
+    return sorted(int(match[1]) for path in directory.iterdir() if (match := _NAME.fullmatch(path.name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are no record: *length* of them from *offset*. A torn tail reaches to the end of the file."""
+
+    offset: int
+    length: int
+    is_tail: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record, its payload, and the offset behind it."""
+
+    record: Record
+    payload: bytes
+    end: int
+
+
+def scan(data: bytes, start: int = 0) -> Iterator[Found | Damage]:
+    """
+    What is in *data*, a file's bytes from *start* on, in order. A file that is not of this format is one damage.
+
+    Args:
+        start: 0 for a whole file, header included; else the offset of a record.
+    """
+    at = 0
+    if start == 0:
+        if data[: len(HEADER)] != HEADER:
+            if data:
+                yield Damage(0, len(data), is_tail=HEADER.startswith(data))
+            return
+        at = len(HEADER)
+    view = memoryview(data)
+    while at < len(data):
+        found = _read(view, at)
+        if found is None:
+            following = _next(view, at + 1)
+            yield Damage(start + at, following - at, is_tail=following == len(data))
+            at = following
+            continue
+        record, end = found
+        yield Found(record, bytes(view[at + FRAME_BYTES : end]), start + end)
+        at = end
+
+
+def _read(view: memoryview, at: int) -> tuple[Record, int] | None:
+    """The record at *at* and where it ends; None where there is none, or not all of it."""
+    begin = at + FRAME_BYTES
+    if begin > len(view):
+        return None
+    length, checksum = _FRAME.unpack_from(view, at)
+    end = begin + length
+    if not 0 < length <= MAX_RECORD_BYTES or end > len(view):
+        return None
+    payload = view[begin:end]
+    if _checksum(length, payload) != checksum:
+        return None
+    try:
+        return decode(bytes(payload)), end
+    except msgspec.DecodeError:
+        return None
+
+
+def _next(view: memoryview, at: int) -> int:
+    """Where the next whole record begins at or behind *at*; the end where there is none."""
+    while at < len(view):
+        if _read(view, at) is not None:
+            return at
+        at += 1
+    return at

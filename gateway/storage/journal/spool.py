@@ -1,0 +1,338 @@
+"""
+A journal on disk: one thread writes what many exchanges want written, and waits for the disk once for all of them.
+
+An exchange waits until its admission is on the disk. Its end is written soon after (`SOON_S`), and until then stands in
+its slot, where it outlives the process.
+
+When the disk fails, nobody is let in any more (`StoreUnavailable`); what has begun goes on, and its ends are kept in
+memory until they can be written. After a failure a new file is begun: what a disk has of one that it failed to write
+is not known, and it may claim to have written it the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from gateway.core.booking import Admission
+from gateway.core.exchange import Place
+from gateway.core.journal import Admitted, Opened, Record, Settled, encode
+from gateway.core.ports import StoreUnavailable
+from gateway.core.receipt import Receipt
+from gateway.storage.journal.homes import Home, sync_directory
+from gateway.storage.journal.segments import HEADER, frame, name_of
+from gateway.storage.journal.slots import Slot, Slots
+
+SEGMENT_BYTES = 16 * 1024 * 1024
+SOON_S = 0.02  # that the end of an exchange waits for company on its way to the disk
+RETRY_S = 1.0  # between two attempts at a disk that fails, while nobody comes who would be refused
+# A disk takes 0.2 to some 10 ms. Whoever waits longer than this is refused: the client may go elsewhere.
+ADMIT_S = 2.0
+TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a journal: segments count from 1."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Who is told what, in the loop's thread.
+
+    Attributes:
+        failed: The disk does not take what we write, from now on; once until `restored`.
+        committed: Seconds that the disk took for a group of records.
+    """
+
+    failed: Callable[[BaseException], None]
+    restored: Callable[[], None]
+    committed: Callable[[float], None]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What goes to the disk together. Admissions have somebody who waits, ends a slot that becomes free."""
+
+    records: list[Record]
+    waiting: list[tuple[str, asyncio.Future[None]]]
+    slots: list[Slot]
+
+
+class Spool:
+    """
+    The journal of this process. To be made inside the running loop, which is the only thread that may call it.
+
+    Args:
+        home: Its own; the caller releases it.
+        wrote: Called when more of the journal is on the disk.
+        fsync: Whether admissions wait for the disk, or only until they outlive this process.
+
+    Raises:
+        OSError: It cannot be begun.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        reports: Reports,
+        wrote: Callable[[], None],
+        *,
+        fsync: bool = True,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.home = home
+        self._loop = asyncio.get_running_loop()
+        self._reports = reports
+        self._wrote = wrote
+        self._slots = Slots(home.path)
+        self._held: dict[str, Slot] = {}
+        self._later: list[Record] = []
+        self._later_slots: list[Slot] = []
+        self._pending: dict[asyncio.Future[None], float] = {}
+        self._flush: asyncio.TimerHandle | None = None
+        self._has_failed = False
+        self._queue: SimpleQueue[_Batch | None] = SimpleQueue()
+        self._writer = _Writer(home.path, fsync=fsync, segment_bytes=segment_bytes)
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    @property
+    def written(self) -> Position:
+        """Up to where the journal is on the disk."""
+        return self._writer.written
+
+    @property
+    def open(self) -> int:
+        """Exchanges that have been let in and have not ended."""
+        return len(self._held)
+
+    async def admit(self, admission: Admission) -> Place:
+        """
+        Return when *admission* is on the disk; where the exchange notes its progress.
+
+        Raises:
+            StoreUnavailable: The disk does not take it.
+        """
+        slot = self._slots.take(admission, self._later_record)
+        future = self._loop.create_future()
+        self._held[admission.request_id] = slot
+        self._pending[future] = self._loop.time()
+        self._hand_over(Admitted(admission, slot.place, slot.serial), future)
+        try:
+            await future
+        except StoreUnavailable:
+            self._slots.give_back(self._held.pop(admission.request_id))
+            raise
+        finally:
+            self._pending.pop(future, None)
+        return slot
+
+    def record(self, receipt: Receipt) -> None:
+        """Have *receipt* written soon."""
+        slot = self._held.pop(receipt.request_id, None)
+        if slot is not None:
+            slot.settled(receipt)
+            self._later_slots.append(slot)
+        self._later_record(Settled(receipt))
+
+    async def close(self, timeout_s: float) -> bool:
+        """Write what is left, and stop; whether the disk took it within *timeout_s*. Nothing is recorded after this."""
+        self._ticker.cancel()
+        self._send_later()
+        self._queue.put(None)
+        await self._loop.run_in_executor(None, self._thread.join, timeout_s)
+        if self._thread.is_alive():
+            return False
+        self._writer.close()
+        self._slots.close()
+        return not self._writer.is_failing
+
+    def _later_record(self, record: Record) -> None:
+        self._later.append(record)
+        if self._flush is None:
+            self._flush = self._loop.call_later(SOON_S, self._send_later)
+
+    def _send_later(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        if self._later:
+            self._queue.put(self._take_later())
+
+    def _take_later(self) -> _Batch:
+        batch = _Batch(self._later, [], self._later_slots)
+        self._later, self._later_slots = [], []
+        return batch
+
+    def _hand_over(self, admitted: Admitted, future: asyncio.Future[None]) -> None:
+        """Wake the thread; what waits for company goes along."""
+        batch = self._take_later()
+        batch.records.append(admitted)
+        batch.waiting.append((admitted.admission.request_id, future))
+        self._queue.put(batch)
+
+    def _tick(self) -> None:
+        """Refuse those who have waited too long: a disk can hang without an error."""
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+        before_s = self._loop.time() - ADMIT_S
+        late = [future for future, since_s in self._pending.items() if since_s < before_s and not future.done()]
+        for future in late:
+            future.set_exception(StoreUnavailable("the journal's disk does not answer"))
+        if late:
+            self._fail(TimeoutError(f"the journal's disk has not answered for {ADMIT_S} s"))
+
+    def _fail(self, exc: BaseException) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            self._reports.failed(exc)
+
+    # -- the other thread --
+
+    def _run(self) -> None:
+        is_over = False
+        while not is_over:
+            batches, is_over = self._next()
+            began_s = time.monotonic()
+            records = [record for batch in batches for record in batch.records]
+            error: BaseException | None = None
+            try:
+                self._writer.write(records)
+            except OSError as exc:
+                error = exc
+            took_s = time.monotonic() - began_s
+            try:
+                self._loop.call_soon_threadsafe(self._written, batches, error, took_s)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits for anything any more
+
+    def _next(self) -> tuple[list[_Batch], bool]:
+        """Everything that there is to be written, as soon as there is anything; whether that is the last."""
+        batches: list[_Batch] = []
+        try:
+            first = self._queue.get(timeout=RETRY_S if self._writer.is_failing else None)
+            while first is not None:
+                batches.append(first)
+                first = self._queue.get_nowait()
+        except Empty:
+            return batches, False
+        return batches, True
+
+    # -- the loop's thread again --
+
+    def _written(self, batches: list[_Batch], error: BaseException | None, took_s: float) -> None:
+        for batch in batches:
+            for _, future in batch.waiting:
+                if not future.done():
+                    if error is None:
+                        future.set_result(None)
+                    else:
+                        future.set_exception(StoreUnavailable(str(error)))
+            if error is None:
+                for slot in batch.slots:
+                    self._slots.give_back(slot)
+        if error is not None:
+            self._fail(error)
+            return
+        self._reports.committed(took_s)
+        if self._has_failed and not self._writer.is_failing:
+            self._has_failed = False
+            self._reports.restored()
+        self._wrote()
+
+
+class _Writer:
+    """The files, and everything that the thread alone touches."""
+
+    def __init__(self, path: Path, *, fsync: bool, segment_bytes: int) -> None:
+        self._path = path
+        self._sync = os.fdatasync if fsync else lambda descriptor: None
+        self._segment_bytes = segment_bytes
+        self._number = 0
+        self._file = -1
+        self._open: dict[str, bytes] = {}  # frames of exchanges without their end, for the next segment
+        self._kept: list[bytes] = []  # ends that the disk has not taken
+        self.is_failing = False
+        self.written = Position(0, 0)
+        self._begin_segment()
+
+    def write(self, records: list[Record]) -> None:
+        """
+        Have *records* on the disk.
+
+        Raises:
+            OSError: They are not. Ends are kept for the next time, admissions forgotten.
+        """
+        fresh = b"".join([self._framed(record) for record in records])
+        if not fresh and not self.is_failing:
+            return
+        kept = b"".join(self._kept)
+        try:
+            if self.is_failing or self.written.offset >= self._segment_bytes:
+                self._begin_segment()
+            self._append(kept + fresh)
+        except OSError:
+            self.is_failing = True
+            self._keep(records)
+            raise
+        self._kept.clear()
+        self.is_failing = False
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _framed(self, record: Record) -> bytes:
+        data = frame(encode(record))
+        if isinstance(record, Admitted):
+            self._open[record.admission.request_id] = data
+        elif isinstance(record, Opened):
+            if record.request_id in self._open:
+                self._open[record.request_id] += data
+        else:
+            self._open.pop(record.receipt.request_id, None)
+        return data
+
+    def _keep(self, records: list[Record]) -> None:
+        for record in records:
+            if isinstance(record, Settled):
+                self._kept.append(frame(encode(record)))
+            elif isinstance(record, Admitted):
+                self._open.pop(record.admission.request_id, None)
+
+    def _append(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+        self._sync(self._file)
+        self.written = Position(self._number, self.written.offset + len(data))
+
+    def _begin_segment(self) -> None:
+        """Begin the next file, with everything that is open in it: those before it need not be kept for that."""
+        number = self._number + 1
+        path = self._path / name_of(number)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        data = HEADER + b"".join(self._open.values())
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+            self._sync(file)
+            sync_directory(self._path)
+        except OSError:
+            os.close(file)
+            path.unlink(missing_ok=True)
+            raise
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._number = file, number
+        self.written = Position(number, len(data))
