@@ -28,6 +28,8 @@ from gateway.app import BACKLOG, App
 from gateway.bookkeeping import spool_directory
 from gateway.commands.accounts import keys, tenants
 from gateway.commands.configured import config_option, load_or_exit, load_settings
+from gateway.commands.ledger import ledger
+from gateway.commands.reading import traces, usage
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import ClientDialectName
@@ -61,6 +63,7 @@ def _warn(settings: Settings) -> None:
 
 
 _DIALECTS: dict[str, ClientDialectName] = {"chat": "openai_chat", "messages": "anthropic_messages"}
+
 
 @click.group()
 def main() -> None:
@@ -264,8 +267,8 @@ def show_settings(config: str | None) -> None:
     click.echo(settings_text(load_or_exit(config)))
 
 
-main.add_command(keys)
-main.add_command(tenants)
+for command in (keys, tenants, usage, traces, ledger):
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()

@@ -9,7 +9,7 @@ import click
 from gateway.commands.stored import now_ms
 from gateway.core.accounts import Budget, Period, Scope
 from gateway.core.money import parse_nano
-from gateway.wire.moments import read_end
+from gateway.wire.moments import read_end, read_moment
 
 _FORM = 'as in "month=50.00" or "session:total=0.50"'
 
@@ -54,5 +54,19 @@ class MomentType(click.ParamType[int]):
             return value
         try:
             return read_end(str(value), now_ms())
+        except ValueError as exc:
+            self.fail(f"{value!r}: {exc}", param, ctx)
+
+
+class PastType(click.ParamType[int]):
+    """A point in time that may have passed, as epoch milliseconds: an ISO date or time, or how long ago, as in `7d`."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return read_moment(str(value), now_ms())
         except ValueError as exc:
             self.fail(f"{value!r}: {exc}", param, ctx)

@@ -29,6 +29,17 @@ class Reader(Protocol):
     async def read(self, step: Callable[[AsyncConnection], Awaitable[T]], /) -> T: ...
 
 
+def in_one_state(step: Callable[[AsyncConnection], Awaitable[T]]) -> Callable[[AsyncConnection], Awaitable[T]]:
+    """*step*, in whose transaction all statements see the same state of the database, and none writes."""
+
+    async def steady(connection: AsyncConnection) -> T:
+        if connection.dialect.name == "postgresql":  # SQLite's transactions see one state anyway
+            await connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return await step(connection)
+
+    return steady
+
+
 class SqlBooks:
     """
     Args:
@@ -86,9 +97,4 @@ class SqlBooks:
         return await self._read(step)
 
     async def _read(self, step: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        async def in_one_state(connection: AsyncConnection) -> T:
-            if connection.dialect.name == "postgresql":  # SQLite's transactions see one state anyway
-                await connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            return await step(connection)
-
-        return await self._database.read(in_one_state)
+        return await self._database.read(in_one_state(step))

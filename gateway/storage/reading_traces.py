@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
 from sqlalchemy import Select, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.reading import Row, SessionsAsked, TracesAsked
 from gateway.storage.tables import bodies, ledger, sessions, traces
+
+TAIL_ROWS = 1_000  # at once: a megabyte
 
 
 def traces_statement(asked: TracesAsked) -> Select[Any]:
@@ -29,6 +32,19 @@ def traces_statement(asked: TracesAsked) -> Select[Any]:
         mark = tuple_(traces.c.started_ms, traces.c.request_id) < tuple_(*map(literal, asked.after))
         chosen = chosen.where(traces.c.started_ms <= asked.after[0], mark)
     return chosen
+
+
+def tail_statement(asked: TracesAsked, came_after: tuple[int, str]) -> Select[Any]:
+    """
+    `TAIL_ROWS` traces in the order of their coming, of such as are *asked* for.
+
+    Args:
+        came_after: `recorded_ms` and `request_id` of the one behind which to go on.
+    """
+    order = (traces.c.recorded_ms, traces.c.request_id)
+    behind = tuple_(*order) > tuple_(*map(literal, came_after))
+    chosen = traces_statement(structs.replace(asked, limit=TAIL_ROWS - 1, after=None)).order_by(None).order_by(*order)
+    return chosen.where(traces.c.recorded_ms >= came_after[0], behind)
 
 
 def sessions_statement(asked: SessionsAsked) -> Select[Any]:

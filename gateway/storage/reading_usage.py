@@ -13,7 +13,7 @@ from gateway.core.reading import DAY_MS, FIGURES, Dimension, Figures, Group, Usa
 from gateway.storage.tables import ledger, traces
 
 CHARGED = ("charge", "correction")  # what a customer pays; costs are what providers take from us
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A call whose trace is gone, or never came, counts among those that have no such value: sums are the ledger's.
 _COLUMNS: Mapping[Dimension, ColumnElement[Any]] = {
@@ -30,7 +30,7 @@ _COLUMNS: Mapping[Dimension, ColumnElement[Any]] = {
 }
 # As literals, not as parameters: PostgreSQL takes two parameters for two things, even in GROUP BY.
 _NOTHING, _DAY_MS = literal_column("''", Text), literal_column(str(DAY_MS), BigInteger)
-_DAY = ledger.c.admitted_ms // _DAY_MS  # whole days of UTC
+DAY = ledger.c.admitted_ms // _DAY_MS  # whole days of UTC
 _OF_TRACES = frozenset(name for name, column in _COLUMNS.items() if column.table is traces)
 
 
@@ -72,11 +72,11 @@ def _sums(asked: UsageAsked, by: tuple[ColumnElement[Any], ...]) -> Select[Any]:
 
 def _value(name: Dimension) -> ColumnElement[Any]:
     """What groups are told apart and ordered by: "" where a call has no such value, as marks cannot be null."""
-    return _DAY if name == "day" else func.coalesce(_COLUMNS[name], _NOTHING)
+    return DAY if name == "day" else func.coalesce(_COLUMNS[name], _NOTHING)
 
 
 def _mark(name: Dimension, text: str) -> int | str:
-    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - _EPOCH).days if name == "day" else text
+    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH).days if name == "day" else text
 
 
 def _group(row: Row[Any], by: tuple[Dimension, ...]) -> Group:
@@ -85,7 +85,7 @@ def _group(row: Row[Any], by: tuple[Dimension, ...]) -> Group:
 
 
 def _told(name: Dimension, value: Any) -> str | None:
-    return (_EPOCH + timedelta(days=value)).date().isoformat() if name == "day" else value or None
+    return (EPOCH + timedelta(days=value)).date().isoformat() if name == "day" else value or None
 
 
 def _figures(sums: Any) -> Figures:

@@ -1,0 +1,113 @@
+"""`ledger reconcile`: whether the books agree with a provider's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.commands.configured import config_option, load_or_exit
+from gateway.commands.looking import Patient, look_into
+from gateway.commands.stored import fail
+from gateway.core.money import format_nano
+from gateway.core.reconciling import Counted, Difference, Place, differences, gathered, is_by_id, renamed, totals
+from gateway.providers.exports import BadExport, Export, read_export
+from gateway.storage.reading import in_one_state
+from gateway.storage.reconciling import count_days, count_ids
+
+MAX_EXPORT_BYTES = 512 * 1024 * 1024  # a million answers by their ids are a fifth of it
+
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+
+
+@click.group()
+def ledger() -> None:
+    """See whether the books agree."""
+
+
+def _aliases(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    if not all(theirs and ours for theirs, _, ours in pairs):
+        raise click.BadParameter("write it as their-name=our-name")
+    return {theirs: ours for theirs, _, ours in pairs}
+
+
+@ledger.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--provider", help="Only what the ledger has of this provider, by its name in the configuration.")
+@click.option("--alias", "aliases", multiple=True, callback=_aliases, help="Of a model: their-name=our-name.")
+@_AS_JSON
+@config_option
+def reconcile(
+    file: Path, provider: str | None, aliases: dict[str, str], *, as_json: bool, config: str | None
+) -> None:  # fmt: skip
+    """Compare a provider's own usage export FILE with what the ledger has as costs; exit 1 where they differ."""
+    export = _read_or_exit(file)
+    theirs = gathered(export)
+
+    async def work(database: Patient) -> dict[Place, Counted]:
+        async def step(connection: AsyncConnection) -> dict[Place, Counted]:
+            count = count_ids if is_by_id(theirs) else count_days
+            return await count(connection, list(theirs), provider)
+
+        return await database.read(in_one_state(step))
+
+    ours = look_into(load_or_exit(config), work)
+    if not is_by_id(theirs):
+        theirs = renamed(theirs, ours, aliases)
+    found = differences(ours, theirs)
+    _tell(found, ours, theirs, as_json=as_json)
+    sys.exit(1 if found else 0)
+
+
+def _read_or_exit(file: Path) -> Export:
+    if file.stat().st_size > MAX_EXPORT_BYTES:
+        fail(f"{file} is larger than {MAX_EXPORT_BYTES >> 20} MiB; split it by days.")
+    try:
+        return read_export(file.read_bytes())
+    except BadExport as exc:
+        fail(f"{file} cannot be read. {exc}")
+    except OSError as exc:
+        fail(f"{file} cannot be read: {exc.strerror}.")
+
+
+def _tell(
+    found: list[Difference], ours: Mapping[Place, Counted], theirs: Mapping[Place, Counted], *, as_json: bool
+) -> None:
+    sums = [(whose, totals(counts)) for whose, counts in (("ours", ours), ("theirs", theirs))]
+    if as_json:
+        for difference in found:
+            click.echo(msgspec.json.encode(difference.told()))
+        counted = {whose: msgspec.to_builtins(total) for whose, total in sums}
+        click.echo(msgspec.json.encode({"places": len({*ours, *theirs}), "differences": len(found), **counted}))
+        return
+    for difference in found:
+        click.echo(difference_line(difference))
+    for whose, total in sums:
+        click.echo(f"{whose}: {_amounts(total)}")
+    agreed = "They agree." if not found else f"They differ in {len(found)} amounts."
+    click.echo(f"{len({*ours, *theirs})} places. {agreed}")
+
+
+def difference_line(difference: Difference) -> str:
+    """Such as `2026-03-01 gpt-4o: prompt_tokens ours 100, theirs 90 (2 requests not by their count)`."""
+    told = difference.told()
+    where = " ".join(difference.place)
+    if difference.ours is None or difference.theirs is None:
+        side, amount = ("theirs", told["theirs"]) if difference.ours is None else ("ours", told["ours"])
+        line = f"{where}: only {side}, {told['amount']} {amount}"
+    else:
+        line = f"{where}: {told['amount']} ours {told['ours']}, theirs {told['theirs']}"
+    return f"{line} ({difference.uncertain} requests not by their count)" if difference.uncertain else line
+
+
+def _amounts(total: Counted) -> str:
+    told = {name: value for name, value in msgspec.to_builtins(total).items() if value is not None}
+    uncertain, cost = told.pop("uncertain"), told.pop("cost_nano_usd", None)
+    parts = [f"{name} {value}" for name, value in told.items()]
+    parts += [f"cost_usd {format_nano(cost)}"] if cost is not None else []
+    return ", ".join([*parts, f"{uncertain} requests not by their count"] if uncertain else parts)
