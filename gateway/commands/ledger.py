@@ -1,4 +1,4 @@
-"""`ledger reconcile`: whether the books agree with a provider's own."""
+"""`ledger verify` and `ledger reconcile`: whether the books agree with each other, and with a provider's own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.commands.configured import config_option, load_or_exit
 from gateway.commands.looking import Patient, look_into
-from gateway.commands.stored import fail
+from gateway.commands.stored import fail, now_ms
 from gateway.core.money import format_nano
+from gateway.core.reading import DAY_MS
 from gateway.core.reconciling import Counted, Difference, Place, differences, gathered, is_by_id, renamed, totals
+from gateway.loglines import clean
 from gateway.providers.exports import BadExport, Export, read_export
+from gateway.settings import Settings
 from gateway.storage.reading import in_one_state
 from gateway.storage.reconciling import count_days, count_ids
+from gateway.storage.redis_link import RedisFailed, open_link
+from gateway.storage.verifying import MAX_EXAMPLES, Finding, Kind, verify
+from gateway.storage.verifying_counters import REPLY_S, check_counters
+from gateway.storage.verifying_counters import repair as repair_counters
 
 MAX_EXPORT_BYTES = 512 * 1024 * 1024  # a million answers by their ids are a fifth of it
+
+KINDS: tuple[Kind, ...] = ("missing", "extra", "mismatch")
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
 
@@ -27,6 +36,53 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="A JSON object a
 @click.group()
 def ledger() -> None:
     """See whether the books agree."""
+
+
+@ledger.command("verify")
+@click.option("--repair", is_flag=True, help="Set counters in Redis that differ to what the ledger says.")
+@_AS_JSON
+@config_option
+def verify_books(*, repair: bool, as_json: bool, config: str | None) -> None:
+    """Hold the ledger, traces, sessions and counters against each other; exit 1 unless nothing is wrong."""
+    settings = load_or_exit(config)
+    findings, seen = look_into(settings, lambda database: _verify(database, settings, repairs=repair))
+    counts = {kind: sum(one.count for one in findings if one.kind == kind) for kind in KINDS}
+    for finding in findings:
+        if as_json:
+            click.echo(msgspec.json.encode(finding))
+        elif finding.count:
+            click.echo(f"{finding.kind}: {finding.count} times not so: {finding.rule}.")
+            click.echo(f"  {', '.join(finding.examples)}{', ...' if finding.count > len(finding.examples) else ''}")
+    if as_json:
+        click.echo(msgspec.json.encode({**counts, "counters": seen}))
+    else:
+        looked_at = "no counters in Redis" if seen is None else f"{seen} counters in Redis"
+        click.echo(f"{'/'.join(counts)} = {'/'.join(map(str, counts.values()))}; {looked_at} looked at.")
+    sys.exit(1 if any(counts.values()) else 0)
+
+
+async def _verify(database: Patient, settings: Settings, *, repairs: bool) -> tuple[list[Finding], int | None]:
+    """What is wrong, and how many counters were looked at."""
+    kept_since_ms = now_ms() - (settings.traces.retention_days - 1) * DAY_MS if settings.traces.retention_days else 0
+
+    async def step(connection: AsyncConnection) -> list[Finding]:
+        return await verify(connection, kept_since_ms)
+
+    findings = await database.read(in_one_state(step))
+    if not settings.storage.redis_url:
+        return findings, None
+    try:
+        link = await open_link(settings.storage.redis_url, lambda: None, timeout_s=REPLY_S)
+        try:
+            seen, differing = await check_counters(link, database.read, now_ms)
+            left = await repair_counters(link, differing) if repairs else differing
+        finally:
+            link.close()
+    except RedisFailed as exc:
+        fail(f"The counters cannot be read: {clean(str(exc))}")
+    names = tuple(f"{one.name} counts {one.used}, charged {one.charged}" for one in left)
+    rule = "a counter in Redis has what the ledger charged in its period"
+    return [*findings, Finding("mismatch", rule, len(names), names[:MAX_EXAMPLES])], seen
 
 
 def _aliases(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

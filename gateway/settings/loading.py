@@ -26,6 +26,7 @@ from gateway.settings.sections import (
     ServerSettings,
     StorageSettings,
     StreamSettings,
+    TracesSettings,
     UpstreamSettings,
     VisionSettings,
 )
@@ -62,6 +63,7 @@ class Settings:
     storage: StorageSettings
     idempotency: IdempotencySettings
     ledger: LedgerSettings
+    traces: TracesSettings
     stream: StreamSettings
     upstream: UpstreamSettings
     catalogue: CatalogueSettings

@@ -133,6 +133,25 @@ class LedgerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TracesSettings:
+    """What is kept of calls besides the ledger, and for how long. The ledger is never deleted."""
+
+    retention_days: int = setting(
+        "Days after which traces, and sessions that have not been used since, are deleted; 0 keeps them.",
+        90,
+        bounds=(0, 3650),
+    )
+    body_retention_days: int = setting(
+        "Days after which requests and answers are deleted; they are kept, redacted, for keys with `log_bodies` alone.",
+        7,
+        bounds=(1, 365),
+    )
+    max_body_bytes: int = setting(
+        "Most that is kept of a request, and of its answer; what is longer is cut.", 64 * KIB, bounds=(KIB, MIB)
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSettings:
     """The life of one answer."""
 
@@ -246,6 +265,7 @@ SCALAR_SECTIONS = {
     "storage": StorageSettings,
     "idempotency": IdempotencySettings,
     "ledger": LedgerSettings,
+    "traces": TracesSettings,
     "stream": StreamSettings,
     "upstream": UpstreamSettings,
     "vision": VisionSettings,

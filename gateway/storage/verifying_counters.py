@@ -1,0 +1,142 @@
+"""Whether the counters in Redis say what the ledger does, and what puts them right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar, get_args
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.core.accounts import Period, Scope
+from gateway.policy.periods import number_of, start_ms
+from gateway.storage.redis_link import Link
+from gateway.storage.redis_script import EPOCH_KEY
+from gateway.storage.tables import ledger
+
+T = TypeVar("T")
+Read = Callable[[Callable[[AsyncConnection], Awaitable[T]]], Awaitable[T]]
+
+REPLY_S = 5.0  # of a command: nobody waits for it but who runs the check
+# A call is in the counters some moments before it is in the ledger: the drainer writes every 0.25 s, and takes longer
+# where the database does. What differs is looked at so often, so far apart, before it counts.
+LOOKS = 5
+BETWEEN_S = 1.0
+_PREFIX = f"{EPOCH_KEY.removesuffix('epoch')}account:"
+_FIELDS = ("epoch", "period", "used", "loaded")
+_AT_ONCE = 500
+_OWNERS: Mapping[Scope, ColumnElement[Any]] = {
+    "key": ledger.c.key_id, "tenant": ledger.c.tenant, "session": ledger.c.session_key,
+}  # fmt: skip
+# Sets what was used, unless a call has changed it since we looked, or its period or the whole epoch is over.
+_SET = """
+local f = redis.call('HMGET', KEYS[1], 'epoch', 'period', 'used')
+if f[1] ~= ARGV[1] or f[2] ~= ARGV[2] or f[3] ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[1], 'used', ARGV[4])
+return 1
+"""
+
+
+class Counter(Struct, frozen=True):
+    """
+    A counter of the current period, as Redis has it, beside the ledger.
+
+    Attributes:
+        name: As in `policy.entitlement.Account`.
+        used: In Redis; nano-USD, or weighted tokens of an allowance.
+        charged: What the ledger has.
+    """
+
+    name: str
+    epoch: str
+    period: str
+    used: int
+    charged: int
+
+
+async def check_counters(link: Link, read: Read[Any], now_ms: Callable[[], int]) -> tuple[int, list[Counter]]:
+    """
+    How many counters of current periods there are, and those that stay different from the ledger.
+
+    Raises:
+        RedisFailed: It does not answer.
+    """
+    names = [name async for name in _names(link)]
+    found = await _differing(link, read, now_ms(), names)
+    count = found[0]
+    for _ in range(LOOKS - 1):
+        if not found[1]:
+            break
+        await asyncio.sleep(BETWEEN_S)
+        found = await _differing(link, read, now_ms(), [counter.name for counter in found[1]])
+    return count, found[1]
+
+
+async def repair(link: Link, counters: list[Counter]) -> list[Counter]:
+    """Set what was used of *counters* to what was charged; those that calls have changed meanwhile are left."""
+    left = []
+    for one in counters:
+        words = (_PREFIX + one.name, one.epoch, one.period, one.used, one.charged)
+        if not await link.ask("EVAL", _SET, 1, *words, timeout_s=REPLY_S):
+            left.append(one)
+    return left
+
+
+async def _names(link: Link) -> AsyncIterator[str]:
+    """Names of all counters; their keys have companions, which are named behind them."""
+    cursor, seen = "0", set[str]()
+    while True:
+        cursor, keys = await link.ask("SCAN", cursor, "MATCH", f"{_PREFIX}*", "COUNT", _AT_ONCE, timeout_s=REPLY_S)
+        for name in {key.removeprefix(_PREFIX) for key in keys} - seen:
+            seen.add(name)
+            if _account(name) is not None:
+                yield name
+        if cursor == "0":
+            return
+
+
+def _account(name: str) -> tuple[Scope, str, Period, ColumnElement[Any]] | None:
+    """Whose counter it is, of what period, and what of the ledger it counts; None for what is no counter."""
+    kind, _, rest = name.partition(":")
+    if kind == "allowance" and rest and ":" not in rest:
+        return "tenant", rest, "month", ledger.c.weighted_tokens
+    owner, _, period = rest.partition(":")
+    for scope in get_args(Scope):
+        for known in get_args(Period):
+            if (kind, period) == (scope, known) and owner:
+                return scope, owner, known, ledger.c.cost_nano_usd
+    return None
+
+
+async def _differing(link: Link, read: Read[Any], now_ms: int, names: list[str]) -> tuple[int, list[Counter]]:
+    epoch = await link.ask("HGET", EPOCH_KEY, "id", timeout_s=REPLY_S)
+    count, found = 0, []
+    for name in names:
+        account = _account(name)
+        stored = await link.ask("HMGET", _PREFIX + name, *_FIELDS, timeout_s=REPLY_S)
+        if account is None or stored[0] != epoch or stored[3] != "1":
+            continue  # of an epoch that is over, or not loaded yet: it admits nothing before it is
+        scope, owner, period, column = account
+        number = number_of(period, now_ms)
+        if int(stored[1]) != number:
+            continue  # of a period that is over
+        charged = await read(_charged(_OWNERS[scope] == owner, start_ms(period, number), column))
+        count += 1
+        if charged != int(stored[2]):
+            found.append(Counter(name, stored[0], stored[1], int(stored[2]), charged))
+    return count, found
+
+
+def _charged(
+    of_owner: ColumnElement[bool], since_ms: int, column: ColumnElement[Any]
+) -> Callable[[AsyncConnection], Awaitable[int]]:
+    chosen = select(func.coalesce(func.sum(column), 0)).where(
+        of_owner, ledger.c.admitted_ms >= since_ms, ledger.c.kind.in_(("charge", "correction"))
+    )
+
+    async def step(connection: AsyncConnection) -> int:
+        return int((await connection.execute(chosen)).scalar_one())
+
+    return step

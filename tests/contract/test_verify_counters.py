@@ -1,0 +1,157 @@
+"""The counters in Redis beside the ledger: found where they differ, and put right without losing what is held."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.core.accounts import Budget, Key, Period, Tier, session_key
+from gateway.policy.entitlement import Account, entitlement
+from gateway.policy.periods import number_of
+from gateway.storage.database import Database
+from gateway.storage.redis_link import Link, open_link
+from gateway.storage.redis_script import EPOCH_KEY, evalsha, load, script, tick
+from gateway.storage.verifying_counters import BETWEEN_S, Counter, check_counters, repair
+from tests.contract.test_commands import run
+from tests.support.booked import Row, book, charge, trace
+from tests.support.redis import Redis
+
+SESSION = "s"
+PERIODS: tuple[Period, ...] = ("day", "month", "total")
+KEY = Key(
+    "key_0000000000aa", "acme", Tier("t", weighted_tokens_per_month=10**6),
+    budgets=tuple(Budget(scope, period, 10**9) for scope in ("key", "tenant", "session") for period in PERIODS),
+)  # fmt: skip
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def rows() -> list[Row]:
+    """A call of a moment ago, and one of another key of the tenant."""
+    same = {"admitted_ms": now_ms(), "session_key": session_key("acme", SESSION)}
+    one, other = charge(key_id=KEY.id, **same), charge(key_id="key_0000000000bb", admitted_ms=now_ms())
+    return [one, {**one, "kind": "correction", "attempt": -2, "cost_nano_usd": -500, "weighted_tokens": -2}, other]
+
+
+def expected(account: Account) -> int:
+    paid, weighted = (97_000, 70) if account.scope != "tenant" else (194_500, 142)
+    return paid if account.is_money else weighted
+
+
+async def loaded(link: Link, more: int = 0) -> list[Account]:
+    """Counters of every kind, loaded with what was spent and *more*."""
+    await link.ask("SCRIPT", "LOAD", script(), timeout_s=5)
+    epoch = int((await link.ask(*evalsha(tick("run")), timeout_s=5))[0])
+    accounts = list(entitlement(KEY, SESSION).accounts)
+    for account in accounts:
+        period = number_of(account.period, now_ms())
+        step = load(account, period, expected(account) + more, (), epoch=epoch)
+        await link.ask(*evalsha(step), timeout_s=5)
+    return accounts
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What differs is looked at again at once."""
+    monkeypatch.setattr("gateway.storage.verifying_counters.BETWEEN_S", BETWEEN_S / 100)
+
+
+async def test_counters(tabled: Database, redis: Redis) -> None:
+    """Every counter of a current period is compared with what the ledger has since the period began."""
+    async with tabled.engine.begin() as connection:
+        await book(connection, ledger_rows=rows())
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        accounts = await loaded(link)
+        good = await check_counters(link, tabled.read, now_ms)
+        await loaded_anew(link, accounts)
+        wrong = await check_counters(link, tabled.read, now_ms)
+        left = await repair(link, wrong[1])
+        mended = await check_counters(link, tabled.read, now_ms)
+        held = await link.ask("HGET", f"{{anoman}}:account:{accounts[0].name}", "held", timeout_s=5)
+    finally:
+        link.close()
+
+    assert good == (len(accounts), [])
+    assert {(one.name, one.used, one.charged) for one in wrong[1]} == {
+        (account.name, expected(account) + 5, expected(account)) for account in accounts
+    }
+    assert (left, mended, held) == ([], (len(accounts), []), "7")
+
+
+async def loaded_anew(link: Link, accounts: list[Account]) -> None:
+    """Five too many in each, of which seven are held."""
+    for account in accounts:
+        name = f"{{anoman}}:account:{account.name}"
+        await link.ask("HINCRBY", name, "used", 5, timeout_s=5)
+        await link.ask("HSET", name, "held", 7, timeout_s=5)
+
+
+async def test_what_is_left_alone(tabled: Database, redis: Redis) -> None:
+    """Counters of another epoch or an earlier period, and such as are not loaded yet, are none of the ledger's now."""
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        accounts = await loaded(link, more=5)
+        names = [f"{{anoman}}:account:{account.name}" for account in accounts]
+        await link.ask("HSET", names[0], "loaded", 0, timeout_s=5)
+        await link.ask("HINCRBY", names[1], "period", -1, timeout_s=5)
+        await link.ask("HSET", names[3], "epoch", "1", timeout_s=5)
+        seen, _ = await check_counters(link, tabled.read, now_ms)
+        await link.ask("DEL", EPOCH_KEY, timeout_s=5)
+        later = await check_counters(link, tabled.read, now_ms)
+    finally:
+        link.close()
+
+    assert seen == len(accounts) - 3
+    assert later == (0, [])
+
+
+async def test_a_call_that_comes_meanwhile(redis: Redis) -> None:
+    """A counter that has changed since it was looked at is not set back."""
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        (account, *_) = await loaded(link)
+        name = f"{{anoman}}:account:{account.name}"
+        epoch, period = await link.ask("HMGET", name, "epoch", "period", timeout_s=5)
+        seen = Counter(account.name, epoch, period, expected(account), 1)
+        await link.ask("HINCRBY", name, "used", 3, timeout_s=5)
+        left = await repair(link, [seen])
+        used = await link.ask("HGET", name, "used", timeout_s=5)
+    finally:
+        link.close()
+
+    assert (left, used) == ([seen], str(expected(account) + 3))
+
+
+async def test_the_command(tabled: Database, url: str, redis: Redis, tmp_path: Path) -> None:
+    """`ledger verify` names the counters that differ, and `--repair` sets them."""
+    booked = rows()
+    traced = [trace(booked[0]), trace(booked[2])]
+    async with tabled.engine.begin() as connection:
+        await book(connection, ledger_rows=booked, trace_rows=traced)
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        accounts = await loaded(link, more=5)
+    finally:
+        link.close()
+    (tmp_path / "gateway.toml").write_text(f'[storage]\nredis_url = "{redis.url}"\n')
+
+    wrong = await run(url, "ledger", "verify", "--json", cwd=tmp_path)
+    repaired = await run(url, "ledger", "verify", "--repair", cwd=tmp_path)
+    good = await run(url, "ledger", "verify", cwd=tmp_path)
+
+    assert wrong[0] == 1
+    assert json.loads(wrong[1].splitlines()[-1]) == {
+        "missing": 0, "extra": 0, "mismatch": len(accounts), "counters": len(accounts),
+    }  # fmt: skip
+    assert (repaired[0], good[0]) == (0, 0)
+    assert good[1] == f"missing/extra/mismatch = 0/0/0; {len(accounts)} counters in Redis looked at.\n"
