@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gateway import telemetry as events
+from gateway.administration import open_desk
 from gateway.aio import Tasks
 from gateway.bookkeeping import open_journal
 from gateway.core.accounts import Key
@@ -24,9 +25,6 @@ from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
-from gateway.http.admin.desk import AdminDesk
-from gateway.http.admin.reading import ReadingDesk
-from gateway.http.admin.routes import AdminTable
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.door import Door
 from gateway.http.handler import GatewayHandler, Hooks, Site
@@ -60,6 +58,7 @@ from gateway.rules import (
     idempotency_rules,
     picture_rules,
     room,
+    secrets,
     server_limits,
     upstream_limits,
 )
@@ -68,7 +67,6 @@ from gateway.siblings import Siblings
 from gateway.storage.idempotency import SqlReplays
 from gateway.storage.open import Watchers, open_stores
 from gateway.storage.preparing import prepare
-from gateway.storage.reading import SqlBooks
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream
 from gateway.upstream.guarded import GuardedClient
@@ -184,8 +182,7 @@ class App:
         turnstile = Turnstile(time.monotonic)
         self._siblings = siblings
         self._playground = Playground(self._tasks, siblings)
-        reading = ReadingDesk(SqlBooks(self._stores.database, _now_ms))
-        desk = AdminDesk(AdminTable(reading.routes()), door, _now_ms)
+        desk = open_desk(self._stores, door, lambda: FileTerms(self._settings.tiers), _now_ms)
         self._handler = GatewayHandler(
             self._site(settings),
             door,
@@ -357,7 +354,7 @@ class App:
             small_body_bytes=settings.server.max_body_bytes,
             large_body_bytes=settings.server.max_image_body_bytes,
             body_s=settings.server.body_s,
-            secrets=tuple(_secrets(catalog, settings)),
+            secrets=tuple(secrets(catalog, settings)),
         )
 
     def _services(self, settings: Settings, catalog: Catalog) -> Services:
@@ -435,10 +432,3 @@ class App:
         if failure.reason == "credential":
             self._metrics.credential_refused(provider.name)
             self._telemetry.log.error(events.PROVIDER_CREDENTIAL_REFUSED, provider=provider.name)
-
-
-def _secrets(catalog: Catalog, settings: Settings) -> set[str]:
-    """Every credential there is, of providers and of static keys, for keeping them out of the log."""
-    providers = {route.provider for model in catalog.models.values() for route in model.routes}
-    theirs = {secret for provider in providers for secret in provider.secrets}
-    return theirs | set(build_keys(settings))

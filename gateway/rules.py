@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from gateway.core.catalog import Catalog
 from gateway.http.recording import Room
 from gateway.http.server import ServerLimits
 from gateway.pipeline.services import Deadlines
 from gateway.policy.breaker import BreakerRules, BudgetRules
 from gateway.policy.pictures import PictureRules
-from gateway.settings import Settings
+from gateway.settings import Settings, build_keys
 from gateway.storage.idempotency import IdempotencyRules
 from gateway.upstream.client import UpstreamLimits
+
+
+def secrets(catalog: Catalog, settings: Settings) -> set[str]:
+    """Every credential there is, of providers and of static keys, for keeping them out of the log."""
+    providers = {route.provider for model in catalog.models.values() for route in model.routes}
+    theirs = {secret for provider in providers for secret in provider.secrets}
+    return theirs | set(build_keys(settings))
 
 
 def fixed_at_start(settings: Settings) -> dict[str, object]:
@@ -31,6 +39,7 @@ def fixed_at_start(settings: Settings) -> dict[str, object]:
         **{f"upstream.breaker_{name}": value for name, value in asdict(breaker_rules(settings)).items()},
         **{f"upstream.retry_budget_{name}": value for name, value in asdict(budget_rules(settings)).items()},
         **{f"idempotency.{name}": value for name, value in asdict(settings.idempotency).items()},
+        **{f"ledger.{name}": value for name, value in asdict(settings.ledger).items()},
         **{f"logging.{name}": value for name, value in asdict(settings.logging).items()},
     }
 

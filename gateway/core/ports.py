@@ -117,6 +117,13 @@ class Terms(Protocol):
         """
 
 
+    def written(self, name: str) -> Mapping[str, object]:
+        """The tier *name* of the file as it stands there. Raises KeyError."""
+
+    def check_policy(self, rules: Mapping[str, object]) -> None:
+        """Raises BadTerms: *rules* are none that this version enforces."""
+
+
 class Counters(Protocol):
     """Everything that a key, its tenant and its sessions are limited in, taken in one atomic step."""
 

@@ -115,7 +115,8 @@ class TierRecord(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """`rules` as in the file's [policies.NAME]; `tenant` None: for every tenant to use."""
+    """`rules` as in the file's [policies.NAME]; `tenant` None: for every tenant that has none of
+    that name."""
 
     name: str
     tenant: str | None

@@ -277,5 +277,12 @@ class KeyEntry:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """What calls may hold. Nothing of it is enforced yet, so a policy is a name that says nothing."""
+
+    LATER: ClassVar = {"tools": None, "guardrails": None}
+
+
 # Ships with every file, as the plans say: no limit but a rate that only a runaway loop reaches.
 ENTERPRISE = TierEntry(rpm=100_000)

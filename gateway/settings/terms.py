@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.core.accounts import BadTerms, Tier
 from gateway.settings.catalog import tier_of
-from gateway.settings.entries import ENTERPRISE, KeyEntry, TierEntry
+from gateway.settings.entries import ENTERPRISE, KeyEntry, PolicyEntry, TierEntry
 from gateway.settings.fields import rules_of
 from gateway.settings.reader import Broken, Reader
 
@@ -43,6 +44,29 @@ class FileTerms:
         if foreign:
             raise BadTerms([(foreign[0], f"a key may have {', '.join(sorted(OWN_LIMITS))} of its own")])
         return tier_of(_read(KeyEntry, {"tenant": "any", "tier": name, **own}), base)
+
+
+    def written(self, name: str) -> Mapping[str, object]:
+        """See `core.ports.Terms`."""
+        return _as_written(self._tiers[name])
+
+    def check_policy(self, rules: Mapping[str, object]) -> None:
+        """See `core.ports.Terms`."""
+        _read(PolicyEntry, rules)
+
+
+def _as_written(entry: Any) -> dict[str, object]:
+    """A table of the file as JSON."""
+    table: dict[str, object] = {}
+    for name, rule in rules_of(type(entry)).items():
+        value = getattr(entry, rule.attribute)
+        if dataclasses.is_dataclass(value):
+            table[name] = _as_written(value)
+        elif rule.render is not None and value is not None:
+            table[name] = rule.render(value).strip('"')
+        elif value is not None:
+            table[name] = value
+    return table
 
 
 def _read(cls: type[T], table: Mapping[str, Any]) -> T:

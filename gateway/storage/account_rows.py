@@ -41,7 +41,7 @@ def key_record(row: RowMapping) -> KeyRecord:
 
 def policy_of(row: RowMapping) -> Policy:
     """The record of a row of `policies`."""
-    return Policy(**row)
+    return Policy(**{**row, "tenant": row["tenant"] or None})
 
 
 def audit_entry(row: RowMapping) -> AuditEntry:

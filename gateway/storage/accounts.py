@@ -9,6 +9,7 @@ from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.core.account_checks import check_fields
 from gateway.core.accounts import BadTerms, Tier, beyond
 from gateway.core.credentials import ENTROPY_BYTES, Prefix, digest_of, last4, make_secret
 from gateway.core.ports import Terms
@@ -79,10 +80,11 @@ class SqlAccounts:
         Make the tenant of *fields*: `name`, `tier`, `budgets`.
 
         Raises:
-            BadTerms: There is no such tier.
+            BadTerms: There is no such tier, or a field makes no sense.
             Taken: There is such a tenant.
         """
         now_ms = self._now_ms()
+        check_fields(fields, now_ms)
         row = {**fields, "id": tenant_id, "created_ms": now_ms, "updated_ms": now_ms, "disabled_ms": None}
 
         async def step(connection: AsyncConnection) -> Tenant:
@@ -104,9 +106,10 @@ class SqlAccounts:
 
         Raises:
             NotThere: There is none.
-            BadTerms: There is no such tier.
+            BadTerms: There is no such tier, or a field makes no sense.
         """
         now_ms = self._now_ms()
+        check_fields(changes, now_ms)
 
         async def step(connection: AsyncConnection) -> Tenant:
             found = await _tenant(connection, tenant_id)
@@ -165,6 +168,7 @@ class SqlAccounts:
         prefix: Prefix = "anm-sk" if draft.rights == ("inference",) else "anm-ak"
         text = make_secret(prefix, self._chance(ENTROPY_BYTES))
         fields = {name: getattr(draft, name) for name in ("tenant", "name", "rights", *SHARED, "expires_ms")}
+        check_fields(fields, now_ms)
         row = {
             **columns_of(fields), "id": key_id, "digest": digest_of(text), "prefix": prefix, "last4": last4(text),
             "created_ms": now_ms, "updated_ms": now_ms, "revoked_ms": None, "revoked_now": False, "rotated_from": None,
@@ -189,6 +193,7 @@ class SqlAccounts:
             Taken: It is revoked.
         """
         now_ms = self._now_ms()
+        check_fields(changes, now_ms)
 
         async def step(connection: AsyncConnection) -> KeyRecord:
             found = await _living(connection, actor, key_id)
@@ -282,7 +287,7 @@ class SqlAccounts:
                 raise BadTerms([(more[0], "goes beyond the tenant's tier, which takes the right `operate`")])
         if "policy" in changed and fields["policy"] is not None:
             known = select(policies.c.name).where(
-                policies.c.name == fields["policy"], or_(policies.c.tenant.is_(None), policies.c.tenant == tenant)
+                policies.c.name == fields["policy"], policies.c.tenant.in_(("", tenant))
             )
             if not await rows_of(connection, known):
                 raise BadTerms([("policy", f"there is no policy {fields['policy']}")])

@@ -68,11 +68,12 @@ tiers = Table(
 policies = Table(
     "policies",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("tenant", Text, nullable=True, index=True),  # None: for every tenant to use
+    Column("tenant", Text, nullable=False),  # "": for every tenant to use that has none of that name
+    Column("name", Text, nullable=False),
     Column("rules", JSON, nullable=False),  # as [policies.NAME] in the file
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant", "name"),
 )
 
 tenants = Table(

@@ -23,11 +23,13 @@ _UNKNOWN = "Object contains unknown field"
 
 def read_fields(body: bytes) -> Mapping[str, object]:
     """
-    The members of the JSON object *body*.
+    The members of the JSON object *body*; none of no body.
 
     Raises:
         GatewayError: It is none, or can be read in two ways (`wire.body.parse_object`).
     """
+    if not body:
+        return {}
     try:
         parse_object(body, _LIMITS)
     except BadBody as exc:

@@ -205,7 +205,7 @@ async def test_body() -> None:
 
 @pytest.mark.parametrize(
     ("body", "param"),
-    [(b"", None), (b"[]", None), (b"{", None), (b'{"name":"a","name":"b"}', "name"), (b"{}", "name"),
+    [(b"", "name"), (b"[]", None), (b"{", None), (b'{"name":"a","name":"b"}', "name"), (b"{}", "name"),
      (b'{"name":1}', "name"), (b'{"name":"a","color":1}', "color"), (b'{"name":"a","parts":[1,"x"]}', "parts[1]"),
      (b'{"name":"a","parts":[1.5]}', "parts[0]"), (b'{"name":"\\ud800"}', None), (b'{"name":' + b"[" * 99, None)],
 )  # fmt: skip

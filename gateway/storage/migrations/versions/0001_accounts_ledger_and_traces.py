@@ -135,14 +135,13 @@ def _ledger() -> None:
 def _policies() -> None:
     op.create_table(
         "policies",
+        sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=True),
         sa.Column("rules", sa.JSON(), nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.Column("updated_ms", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("name", name=op.f("pk_policies")),
+        sa.PrimaryKeyConstraint("tenant", "name", name=op.f("pk_policies")),
     )
-    op.create_index(op.f("ix_policies_tenant"), "policies", ["tenant"], unique=False)
 
 
 def _sessions() -> None:

@@ -1,0 +1,31 @@
+"""The admin API over the stores of this process: every route that there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from gateway.core.ports import Terms
+from gateway.http.admin.accounts import AccountsDesk, RulesDesk
+from gateway.http.admin.desk import AdminDesk
+from gateway.http.admin.reading import ReadingDesk
+from gateway.http.admin.routes import AdminTable
+from gateway.http.door import Door
+from gateway.storage.account_rules import SqlRules
+from gateway.storage.accounts import SqlAccounts
+from gateway.storage.open import Stores
+from gateway.storage.reading import SqlBooks
+
+
+def open_desk(stores: Stores, door: Door, terms: Callable[[], Terms], now_ms: Callable[[], int]) -> AdminDesk:
+    """
+    Args:
+        terms: The tiers of the file that is in force now.
+        now_ms: Epoch milliseconds.
+    """
+    database, forget = stores.database, stores.keys.invalidate
+    accounts = SqlAccounts(database, terms, chance=os.urandom, now_ms=now_ms, on_change=forget)
+    rules = SqlRules(database, terms, now_ms=now_ms, on_change=forget)
+    reading = ReadingDesk(SqlBooks(database, now_ms))
+    routes = (*AccountsDesk(accounts).routes(), *RulesDesk(rules).routes(), *reading.routes())
+    return AdminDesk(AdminTable(routes), door, now_ms)

@@ -1,0 +1,250 @@
+"""Tenants, keys, tiers, policies and the audit log over the admin API, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.storage.database import Database
+from tests.contract.administered import administered
+
+OPERATOR: Any = {"tenant": "house", "right": "operate"}
+
+
+@pytest.fixture
+def served(url: str, tabled: Database) -> str:
+    """The URL of a database that has its tables."""
+    return url
+
+
+async def test_tenant(served: str) -> None:
+    """An operator makes a tenant, changes what it names, and finds it among all."""
+    async with administered(served) as api:
+        budget = {"scope": "tenant", "period": "month", "limit_usd": "500"}
+        made = await api.json("POST", "tenants", {"id": "new", "tier": "small", "budgets": [budget]}, **OPERATOR)
+        changed = await api.json("PATCH", "tenants/new", {"name": "New", "is_disabled": True}, **OPERATOR)
+        listed = await api.json("GET", "tenants", **OPERATOR)
+        again = await api.refusal("POST", "tenants", {"id": "new", "tier": "small"}, **OPERATOR)
+
+    assert made == {
+        "id": "new", "name": "new", "tier": "small", "created_ms": made["created_ms"],
+        "updated_ms": made["created_ms"], "disabled_ms": None, "budgets": [{**budget, "limit_usd": "500.000000"}],
+    }  # fmt: skip
+    assert (changed["name"], changed["tier"], changed["disabled_ms"]) == ("New", "small", made["created_ms"])
+    assert [tenant["id"] for tenant in listed["data"]] == ["acme", "house", "new", "umbrella"]
+    assert again == (409, "conflict", None)
+
+
+async def test_own_tenant(served: str) -> None:
+    """Others see their own tenant alone, and cannot change it."""
+    async with administered(served) as api:
+        listed = await api.json("GET", "tenants", right="read")
+        own = await api.json("GET", "tenants/acme", right="read")
+        other = await api.refusal("GET", "tenants/umbrella")
+        change = await api.refusal("PATCH", "tenants/acme", {"tier": "enterprise"})
+
+    assert [tenant["id"] for tenant in listed["data"]] == ["acme"]
+    assert own == listed["data"][0]
+    assert other == (404, "not_found", None)
+    assert change == (403, "right_denied", None)
+
+
+async def test_key(served: str) -> None:
+    """A key's life: made with a secret that works and is never told again, changed, rotated, revoked."""
+    body = {
+        "name": "k", "limits": {"rpm": 3}, "models": ["gpt-*"], "region_preference": "sg_only", "when_blind": "closed",
+        "budgets": [{"scope": "session", "period": "day", "limit_usd": "0.5"}], "log_bodies": True,
+    }  # fmt: skip
+    async with administered(served) as api:
+        made = await api.json("POST", "keys", body)
+        path = f"keys/{made['id']}"
+        found = await api.stores.keys.find(made["secret"])
+        seen = await api.json("GET", path, right="read")
+        changed = await api.json("PATCH", path, {"limits": {"rpm": 2}, "models": None, "expires_ms": 2**42})
+        rotated = await api.json("POST", f"{path}/rotate", {"overlap_s": 60})
+        both = [await api.stores.keys.find(text) for text in (made["secret"], rotated["secret"])]
+        revoked = await api.json("POST", f"{path}/revoke")
+        none = [await api.stores.keys.find(text) for text in (made["secret"], rotated["secret"])]
+        late = await api.refusal("PATCH", path, {"name": "x"})
+
+    assert found is not None
+    assert (found.id, found.tenant, found.tier.rpm, found.models) == (made["id"], "acme", 3, ("gpt-*",))
+    assert seen == {name: value for name, value in made.items() if name != "secret"}
+    assert (changed["name"], changed["limits"], changed["models"]) == ("k", {"rpm": 2}, None)
+    assert [key.id if key else None for key in both] == [made["id"]] * 2
+    assert revoked["revoked_ms"] is not None
+    assert none == [None, None]
+    assert late == (409, "conflict", None)
+
+
+async def test_pages_of_keys(served: str) -> None:
+    """Keys come newest first, page by page; an operator sees all, or those of the tenant it names."""
+    async with administered(served) as api:
+        first = await api.json("GET", "keys?limit=2", **OPERATOR)
+        rest = await api.json("GET", f"keys?limit=200&cursor={first['next']}", **OPERATOR)
+        named = await api.json("GET", "keys?tenant=umbrella", **OPERATOR)
+        total = len(api.keys)
+
+    ids = [key["id"] for key in (*first["data"], *rest["data"])]
+    assert len(set(ids)) == len(ids) == total
+    assert rest["next"] is None
+    assert {key["tenant"] for key in named["data"]} == {"umbrella"}
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"name": 1}, "name"), ({"name": "a\0"}, "name"), ({"name": "a" * 201}, "name"), ({"color": "red"}, "color"),
+        ({"rights": []}, "rights"), ({"rights": ["inference", "read"]}, "rights"), ({"rights": ["own"]}, "rights[0]"),
+        ({"rights": ["operate"]}, "rights"), ({"tier": "none"}, "tier"), ({"tier": "enterprise"}, "tier"),
+        ({"limits": {"rpm": 0}}, "limits.rpm"), ({"limits": {"rpm": 1.5}}, "limits.rpm"),
+        ({"limits": {"rpm": "3"}}, "limits.rpm"), ({"limits": {"rpm": 11}}, "limits.rpm"),
+        ({"limits": {"speed": 1}}, "limits.speed"), ({"limits": {"classes": ["royal"]}}, "limits.classes"),
+        ({"limits": {"classes": ["ultra"]}}, "limits.classes"), ({"limits": []}, "limits"),
+        ({"models": []}, "models"), ({"models": ["a", "b c"]}, "models[1]"), ({"models": ["*a"]}, "models[0]"),
+        ({"region_preference": "moon"}, "region_preference"), ({"policy": "none"}, "policy"),
+        ({"budgets": [{"scope": "key", "period": "day", "limit_usd": "1e3"}]}, "budgets[0].limit_usd"),
+        ({"budgets": [{"scope": "key", "period": "day", "limit_usd": 1}]}, "budgets[0].limit_usd"),
+        ({"budgets": [{"scope": "tenant", "period": "day", "limit_usd": "1"}]}, "budgets[0].scope"),
+        ({"budgets": [{"scope": "key", "period": "year", "limit_usd": "1"}]}, "budgets[0].period"),
+        ({"budgets": [{"scope": "key", "period": "day"}]}, "budgets[0].limit_usd"),
+        ({"budgets": [{"scope": "key", "period": "day", "limit_usd": "1"}] * 2}, "budgets[1]"),
+        ({"expires_ms": 1}, "expires_ms"), ({"expires_ms": 2**60}, "expires_ms"),
+        ({"prefer_batch": "yes"}, "prefer_batch"),
+    ],
+)  # fmt: skip
+async def test_senseless_key(served: str, body: object, param: str) -> None:
+    """A field that makes no sense, or asks for more than the tenant has, is named, and no key is made."""
+    async with administered(served) as api:
+        before = await api.json("GET", "keys")
+        refused = await api.refusal("POST", "keys", body)
+        after = await api.json("GET", "keys")
+
+    assert refused == (400, "invalid_request", param)
+    assert after == before
+
+
+async def test_rights_on_keys(served: str) -> None:
+    """A reader changes nothing; a manager neither makes keys elsewhere nor touches an operator's in its own tenant."""
+    async with administered(served) as api:
+        operators = api.keys["house", "operate"].key.id
+        reader = await api.refusal("POST", "keys", {}, right="read")
+        elsewhere = await api.refusal("POST", "keys", {"tenant": "umbrella"})
+        rotated = await api.refusal("POST", f"keys/{operators}/rotate", tenant="house", right="manage")
+        made = await api.json(
+            "POST", "keys", {"tenant": "acme", "tier": "enterprise", "rights": ["manage"]}, **OPERATOR
+        )
+
+    assert reader == (403, "right_denied", None)
+    assert elsewhere == rotated == (404, "not_found", None)
+    assert (made["tenant"], made["tier"], made["prefix"]) == ("acme", "enterprise", "anm-ak")
+
+
+@pytest.mark.parametrize("overlap_s", [-1, 30 * 86_400 + 1, "a"])
+async def test_overlap(served: str, overlap_s: object) -> None:
+    """An overlap is from nothing to a month."""
+    async with administered(served) as api:
+        path = f"keys/{api.keys['acme', 'inference'].key.id}/rotate"
+
+        assert await api.refusal("POST", path, {"overlap_s": overlap_s}) == (400, "invalid_request", "overlap_s")
+
+
+async def test_tier(served: str) -> None:
+    """A tier of the database counts for all who are on it from then on, before the file's of its name."""
+    async with administered(served) as api:
+        caller = api.keys["acme", "inference"].text
+        made = await api.json("PUT", "tiers/small", {"limits": {"rpm": 7}}, **OPERATOR)
+        during = await api.stores.keys.find(caller)
+        listed = await api.json("GET", "tiers?limit=1", **OPERATOR)
+        rest = await api.json("GET", f"tiers?cursor={listed['next']}", **OPERATOR)
+        gone = await api.json("DELETE", "tiers/small", **OPERATOR)
+        after = await api.stores.keys.find(caller)
+        seen = await api.json("GET", "tiers/small", **OPERATOR)
+
+    assert made == {"name": "small", "source": "database", "limits": {"rpm": 7}}
+    assert [tier["name"] for tier in (*listed["data"], *rest["data"])] == ["enterprise", "small"]
+    assert rest["data"] == [made]
+    assert gone == {"name": "small", "deleted": True}
+    assert (during and during.tier.rpm, after and after.tier.rpm) == (7, 10)
+    assert seen == {"name": "small", "source": "file", "limits": {"rpm": 10, "classes": ["budget", "mid"]}}
+
+
+async def test_tier_in_use(served: str) -> None:
+    """A tier that somebody is on is not taken away, as their keys would be refused."""
+    async with administered(served) as api:
+        await api.json("PUT", "tiers/own", {"limits": {}}, **OPERATOR)
+        await api.json("PATCH", "tenants/acme", {"tier": "own"}, **OPERATOR)
+        refused = await api.refusal("DELETE", "tiers/own", **OPERATOR)
+        unknown = await api.refusal("DELETE", "tiers/none", **OPERATOR)
+        wrong = await api.refusal("PUT", "tiers/own", {"limits": {"rpm": -1}}, **OPERATOR)
+
+    assert refused == (409, "conflict", None)
+    assert unknown == (404, "not_found", None)
+    assert wrong == (400, "invalid_request", "limits.rpm")
+
+
+async def test_policies(served: str) -> None:
+    """A tenant has policies of its own beside everybody's of the same name; rules that would not be enforced are
+    refused."""
+    async with administered(served) as api:
+        await api.json("PUT", "policies/strict", {"rules": {}}, **OPERATOR)
+        shared = await api.json("GET", "policies/strict")
+        await api.json("PUT", "policies/strict", {"rules": {}})
+        own = await api.json("GET", "policies/strict")
+        listed = [await api.json("GET", "policies", tenant=tenant) for tenant in ("acme", "umbrella")]
+        everybodys = await api.refusal("DELETE", "policies/strict", tenant="umbrella")
+        wrong = await api.refusal("PUT", "policies/strict", {"rules": {"tools": {"deny": ["x"]}}})
+        await api.json("POST", "keys", {"policy": "strict"})
+        await api.json("DELETE", "policies/strict")
+        in_use = await api.refusal("DELETE", "policies/strict", **OPERATOR)
+
+    assert (shared["tenant"], own["tenant"]) == (None, "acme")
+    assert [[policy["tenant"] for policy in page["data"]] for page in listed] == [[None, "acme"], [None]]
+    assert everybodys == (404, "not_found", None)
+    assert wrong == (400, "invalid_request", "rules.tools")
+    assert in_use == (409, "conflict", None)
+
+
+async def test_two_who_make_the_same(served: str) -> None:
+    """Of two who put the same at once both succeed, and there is one."""
+    async with administered(served) as api:
+        replies = await asyncio.gather(
+            *(api.ask("PUT", "tiers/new", {"limits": {"rpm": n}}, **OPERATOR) for n in range(1, 5))
+        )
+        listed = await api.json("GET", "tiers", **OPERATOR)
+
+    assert [reply.status for reply in replies] == [200] * 4
+    assert [tier["name"] for tier in listed["data"]] == ["enterprise", "new", "small"]
+
+
+async def test_audit(served: str) -> None:
+    """Each sees what was changed of its own, newest first, with who did it; tiers are the operators' business."""
+    async with administered(served) as api:
+        manager = api.keys["acme", "manage"].key.id
+        made = await api.json("POST", "keys", {"name": "k"})
+        await api.json("PUT", "tiers/own", {"limits": {}}, **OPERATOR)
+        first = await api.json("GET", "audit?limit=1", right="read")
+        rest = await api.json("GET", f"audit?cursor={first['next']}", right="read")
+        found = await api.json("GET", f"audit?target={made['id']}&actor={manager}&action=key.created", right="read")
+        everything = await api.json("GET", "audit?limit=200", **OPERATOR)
+
+    (entry,) = first["data"]
+    assert (entry["action"], entry["actor"], entry["target"], entry["tenant"]) == (
+        "key.created", manager, made["id"], "acme"
+    )  # fmt: skip
+    assert entry["details"]["name"] == "k"
+    assert made["secret"][7:-4] not in str(everything)
+    assert [row["seq"] for row in rest["data"]] == sorted((row["seq"] for row in rest["data"]), reverse=True)
+    assert {row["tenant"] for row in (*first["data"], *rest["data"])} == {"acme"}
+    assert found["data"] == [entry]
+    assert everything["data"][0]["action"] == "tier.created"
+
+
+async def test_nothing_to_change(served: str) -> None:
+    """A change that names nothing is a mistake."""
+    async with administered(served) as api:
+        path = f"keys/{api.keys['acme', 'inference'].key.id}"
+
+        assert await api.refusal("PATCH", path, {}) == (400, "invalid_request", None)
