@@ -29,7 +29,7 @@ def a_visit(number: int) -> Visit:
 
 
 WHOLE, LEFT, RETRIED = a_visit(1), replace(a_visit(2), leave=Leave("token", "fin", tokens=4)), a_visit(3)
-BEHIND = "paced 1, mean 2.00, most 2; hasty 0, mean 0.00, most 0"
+BEHIND = "paced 1, mean 2.00, most 2; others 0, mean 0.00, most 0"
 COST = price_nano_usd(WHOLE.model, PROMPT, CACHED, TOKENS)
 
 

@@ -63,17 +63,19 @@ class Evidence:
 class Gap:
     """By how many tokens the ledger stays behind the provider where a call did not end well.
 
-    At the pace of a model it is what G4 speaks of; what a provider wrote in one go may be on its way as a whole.
+    At the pace of a model it is what G4 speaks of. What a provider wrote in one go may be on its way as a whole, and of
+    a family that makes more tokens of a text than there are events, a killed process has noted the events.
     """
 
     paced: list[int] = field(default_factory=list)
-    hasty: list[int] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
 
     def add(self, tokens: int, script: Script, *, is_stream: bool) -> None:
-        (self.paced if is_stream and script.interval_ms >= PACED_MS else self.hasty).append(tokens)
+        is_paced = is_stream and script.interval_ms >= PACED_MS and script.percent == 100
+        (self.paced if is_paced else self.others).append(tokens)
 
     def __str__(self) -> str:
-        return f"{_spread('paced', self.paced)}; {_spread('hasty', self.hasty)}"
+        return f"{_spread('paced', self.paced)}; {_spread('others', self.others)}"
 
 
 def _spread(name: str, tokens: list[int]) -> str:
