@@ -6,10 +6,11 @@ Pure functions of the receipt: written twice, they are the same rows. Members ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.core.booking import Booking
 from gateway.core.receipt import Receipt
@@ -18,6 +19,15 @@ from gateway.core.usage import NO_USAGE, Usage
 CHARGE, COST, CORRECTION = "charge", "cost", "correction"
 CHARGE_ATTEMPT = -1  # attempts of providers count from 0; corrections go on downwards
 FAILED = ("rejected", "failed", "interrupted")
+AMOUNTS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "weighted_tokens",
+    "cost_nano_usd",
+)
 
 
 class LedgerRow(Struct, frozen=True, gc=False):
@@ -285,3 +295,28 @@ def _session(traces: list[TraceRow]) -> SessionRow:
         sum(trace.weighted_tokens for trace in traces),
         sum(trace.cost_nano_usd for trace in traces),
     )
+
+
+class Booked(Struct, frozen=True):
+    """What the ledger has of a charge, or of a correction of it."""
+
+    attempt: int
+    state: str
+    amounts: tuple[int, ...]
+
+
+def correction(row: LedgerRow, booked: Sequence[Booked]) -> LedgerRow | None:
+    """
+    What has to be added to *booked* for it to say what *row* does, the word of the process that served the exchange.
+
+    None where that is nothing, or what is booked is such a word itself: the first one stands.
+    """
+    if not any(one.state in ("reconciled", "voided") for one in booked):
+        return None
+    sums = [sum(amounts) for amounts in zip(*(one.amounts for one in booked), strict=True)]
+    missing = {name: getattr(row, name) - there for name, there in zip(AMOUNTS, sums, strict=True)}
+    if not any(missing.values()):
+        return None
+    kinds = [one.attempt for one in booked]
+    number = min(kinds) - 1 if len(kinds) > 1 else min(kinds)
+    return replace(row, kind=CORRECTION, attempt=number, reserved_nano_usd=0, **missing)

@@ -8,21 +8,24 @@ when nobody knows whether it was: by a retry, by another process that replays th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 from sqlalchemy import Table, TextClause, TextualSelect, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.entries import (
+    AMOUNTS,
     CHARGE,
     CORRECTION,
+    Booked,
     LedgerRow,
     SessionRow,
     TraceRow,
+    correction,
     ledger_rows,
     session_rows,
     trace_row,
@@ -31,15 +34,7 @@ from gateway.core.receipt import Receipt
 from gateway.storage.database import Database
 from gateway.storage.tables import dead_letters, ledger, sessions, traces
 
-_AMOUNTS = (
-    "prompt_tokens",
-    "completion_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "weighted_tokens",
-    "cost_nano_usd",
-)
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # behind backslashes that mean themselves, if any
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +66,11 @@ class BookWriter:
             StoreUnavailable: The database does not answer now. Whether anything was written is not known.
             SQLAlchemyError: It does not take something of this.
         """
-        now_ms = self._now_ms()
+        now_ms, entries = self._now_ms(), _one_each(entries)
         rows = [row for e in entries for row in ledger_rows(e.receipt, writer=e.writer, recorded_ms=now_ms)]
-        marks = _unique([trace_row(entry.receipt, recorded_ms=now_ms) for entry in entries])
-        await self._database.write(lambda connection: self._write(connection, rows, marks))
+        marks = [trace_row(entry.receipt, recorded_ms=now_ms) for entry in entries]
+        words = {entry.receipt.request_id for entry in entries if not _is_guess(entry)}
+        await self._database.write(lambda connection: self._write(connection, rows, marks, words))
 
     async def bury(self, entry: Entry, record: bytes, reason: str) -> None:
         """
@@ -100,12 +96,17 @@ class BookWriter:
         await self._database.write(step)
 
     async def _write(
-        self, connection: AsyncConnection, rows: Sequence[LedgerRow], marks: Sequence[TraceRow]
-    ) -> None:  # fmt: skip
+        self,
+        connection: AsyncConnection,
+        rows: Sequence[LedgerRow],
+        marks: Sequence[TraceRow],
+        words: Container[str],
+    ) -> None:
         if rows:
             written = await connection.execute(self._sql.ledger, {"rows": _json(rows)})
             fresh = {row.request_id for row in written if row.kind == CHARGE}
-            late = [row for row in rows if row.kind == CHARGE and row.request_id not in fresh]
+            charges = [row for row in rows if row.kind == CHARGE]
+            late = [row for row in charges if row.request_id in words and row.request_id not in fresh]
             if late:
                 await self._correct(connection, late)
         if marks:
@@ -116,10 +117,8 @@ class BookWriter:
 
     async def _correct(self, connection: AsyncConnection, late: Sequence[LedgerRow]) -> None:
         """A process's own word on what was reconciled in its absence: the difference, as rows of their own."""
-        ids = [row.request_id for row in late if row.state != "reconciled"]
-        if not ids:
-            return
-        columns = [ledger.c[name] for name in ("request_id", "attempt", "state", *_AMOUNTS)]
+        ids = [row.request_id for row in late]
+        columns = [ledger.c[name] for name in ("request_id", "attempt", "state", *AMOUNTS)]
         found = await connection.execute(
             select(*columns).where(ledger.c.request_id.in_(ids), ledger.c.kind.in_((CHARGE, CORRECTION)))
         )
@@ -131,38 +130,26 @@ class BookWriter:
             await connection.execute(self._sql.ledger, {"rows": _json(corrections)})
 
 
-class Booked(Struct, frozen=True):
-    """What the ledger has of a charge, or of a correction of it."""
-
-    attempt: int
-    state: str
-    amounts: tuple[int, ...]
-
-
-def correction(row: LedgerRow, booked: Sequence[Booked]) -> LedgerRow | None:
-    """
-    What has to be added to *booked* for it to say what *row* does; None where that is nothing, or not *row*'s to say.
-
-    Only what stands there by a reconciliation is corrected, and only by the process that was there.
-    """
-    if row.state == "reconciled" or not any(one.state in ("reconciled", "voided") for one in booked):
-        return None
-    sums = [sum(amounts) for amounts in zip(*(one.amounts for one in booked), strict=True)]
-    missing = {name: getattr(row, name) - there for name, there in zip(_AMOUNTS, sums, strict=True)}
-    if not any(missing.values()):
-        return None
-    kinds = [one.attempt for one in booked]
-    number = min(kinds) - 1 if len(kinds) > 1 else min(kinds)
-    return replace(row, kind=CORRECTION, attempt=number, reserved_nano_usd=0, **missing)
+def _one_each(entries: Iterable[Entry]) -> list[Entry]:
+    """*entries* without those that say the same again, or know less."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        known = found.get(entry.receipt.request_id)
+        if known is None or _is_guess(known):
+            found[entry.receipt.request_id] = entry
+    return list(found.values())
 
 
-def _unique(marks: Iterable[TraceRow]) -> list[TraceRow]:
-    """One trace for each request: what a statement brings twice, PostgreSQL takes for an error or for two."""
-    return list({mark.request_id: mark for mark in marks}.values())
+def _is_guess(entry: Entry) -> bool:
+    """Whether it is not the word of the process that served."""
+    booking = entry.receipt.booking
+    return booking is not None and booking.is_reconciled
 
 
 def _json(rows: Sequence[Struct]) -> str:
-    return msgspec.json.encode(rows).decode()
+    """*rows* without the one character that PostgreSQL has no place for: a caller's model may be called anything."""
+    text = msgspec.json.encode(rows).decode()
+    return _NUL.sub(r"\1", text) if "\\u0000" in text else text
 
 
 class _Statements:

@@ -55,11 +55,9 @@ class Reader:
         written = self._written() if self._written is not None else None
         if self._segment == 0 and not self._advance(written):
             return False
-        data = self._read(written)
-        if not data and self._advance(written):
-            data = self._read(written)
-        if not data:
-            return False
+        while not (data := self._read(written)):
+            if not self._advance(written):
+                return False
         self._rest = scan(data, self._offset)
         return True
 

@@ -1,0 +1,195 @@
+"""What receipts come to in SQLite and PostgreSQL, written once, twice, and by several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from gateway.core.journal import Admitted, Open, Progress, Settled, decode, encode, reconcile
+from gateway.core.receipt import Receipt
+from gateway.core.usage import Usage
+from gateway.storage.database import Database
+from gateway.storage.journal.carrying import Carrier, CarrierReports
+from gateway.storage.writing import BookWriter, Entry
+from tests.unit.admissions import admission, ended
+
+NOW_MS = 3_000_000
+# Each has broken somebody's writer: NUL and half surrogates, control characters, quotes, operators of JSON and SQL,
+# what is wider than it is long, right-to-left marks, and 300 KB in one value.
+POISON = (
+    "a\0b", "\ud800", "\udfff\ud800", "\x01\x1f\x7f", "'; DROP TABLE ledger; --", '{"a": 1}', "$1 :rows %s ?",
+    "\\u0000", "👩‍👩‍👧‍👦", "\u202e\u2028\ufeff", "x" * 300_000, "NaN", "",
+)  # fmt: skip
+
+
+async def table(database: Database, name: str, columns: str) -> list[tuple[Any, ...]]:
+    async def step(connection: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await connection.execute(text(f"SELECT {columns} FROM {name} ORDER BY 1, 2"))]
+
+    return await database.read(step)
+
+
+def entries(*receipts: Receipt) -> list[Entry]:
+    return [Entry(receipt, "here:1:2") for receipt in receipts]
+
+
+def writer(tabled: Database) -> BookWriter:
+    return BookWriter(tabled, lambda: NOW_MS)
+
+
+def left_open(request_id: str, tokens: int) -> Receipt:
+    """What a reconciler makes of a request whose process died."""
+    case = Open(Admitted(admission(request_id)), {0: 1})
+    return reconcile(case, Progress((1,), tokens), bill_interrupted=True, now_ms=NOW_MS)
+
+
+async def test_rows(tabled: Database) -> None:
+    """Every member of a receipt is in its column, as it was."""
+    receipt = ended("r1", user="u", session_id="s", agent_id="a", metadata={"k": "v"}, stream=True, on_cancel="drain")
+
+    await writer(tabled).write(entries(receipt))
+
+    columns = "request_id, attempt, kind, state, basis, prompt_tokens, cost_nano_usd, admitted_ms, recorded_ms, writer"
+    assert await table(tabled, "ledger", columns) == [
+        ("r1", -1, "charge", "settled", "provider_final", 11, 41_000, 1_000_000, NOW_MS, "here:1:2"),
+        ("r1", 0, "cost", "settled", "none", 0, 0, 1_000_000, NOW_MS, "here:1:2"),
+        ("r1", 1, "cost", "settled", "provider_final", 11, 41_000, 1_000_000, NOW_MS, "here:1:2"),
+    ]
+    (trace,) = await table(tabled, "traces", 'request_id, trace_id, "user", session_id, stream, ttft_us, total_us')
+    assert (*trace[:4], bool(trace[4]), *trace[5:]) == ("r1", "t1", "u", "s", True, 250_000, 900_000)
+
+
+async def test_json_columns(tabled: Database) -> None:
+    """What stands in JSON columns is read as it was written, and nothing is NULL."""
+    await writer(tabled).write(entries(ended("r1", metadata={"k": "v"}), ended("r2")))
+
+    found = await table(tabled, "traces", "request_id, metadata IS NULL, params IS NULL, verdicts IS NULL")
+
+    assert [tuple(map(bool, row)) for row in found] == [(True, False, True, True), (True, True, True, True)]
+
+
+async def test_twice(tabled: Database) -> None:
+    """A batch that is written again, alone or among others, changes nothing (USE-18)."""
+    first, second = ended("r1", session_id="s"), ended("r2", session_id="s")
+
+    await writer(tabled).write(entries(first))
+    await writer(tabled).write(entries(second, first, first))
+    await writer(tabled).write(entries(first, second))
+
+    assert len(await table(tabled, "ledger", "request_id, attempt")) == 6
+    assert await table(tabled, "sessions", "session_id, requests, cost_nano_usd, prompt_tokens") == [
+        ("s", 2, 82_000, 22)
+    ]
+
+
+async def test_corrections(tabled: Database) -> None:
+    """A process that was taken for dead has the last word, in a row of its own, and only once."""
+    await writer(tabled).write(entries(left_open("r1", 4)))
+    await writer(tabled).write(entries(ended("r1", Usage(11, 22), 41_000)))
+    await writer(tabled).write(entries(ended("r1", Usage(11, 22), 41_000), left_open("r1", 4)))
+
+    rows = await table(tabled, "ledger", "kind, attempt, state, completion_tokens, cost_nano_usd")
+    assert [row for row in rows if row[0] != "cost"] == [
+        ("charge", -1, "reconciled", 4, 23_000),
+        ("correction", -1, "settled", 18, 18_000),
+    ]
+
+
+async def test_the_first_word_stands(tabled: Database) -> None:
+    """A reconciliation that comes too late changes nothing, and neither does a second word of the same process."""
+    await writer(tabled).write(entries(ended("r1")))
+    await writer(tabled).write(entries(left_open("r1", 4)))
+    await writer(tabled).write(entries(ended("r1", Usage(1, 1), 5)))
+
+    assert len(await table(tabled, "ledger", "request_id, attempt")) == 3
+
+
+async def test_sessions(tabled: Database) -> None:
+    """Totals of a session are those of its traces: when, how many, how many failed, and the newest agent."""
+    some = [
+        ended("r1", session_id="s", agent_id="a1", started_ms=50),
+        ended("r2", session_id="s", agent_id="a2", started_ms=10, outcome="failed", cost_nano_usd=0),
+        ended("r3", session_id="other", started_ms=20),
+        ended("r4", session_id="s", started_ms=90),
+        ended("r5"),
+    ]
+
+    for receipt in some:
+        await writer(tabled).write(entries(receipt))
+
+    assert await table(tabled, "sessions", "session_id, agent_id, first_ms, last_ms, requests, failed") == [
+        ("other", None, 20, 20, 1, 0),
+        ("s", "a2", 10, 90, 3, 1),
+    ]
+
+
+async def test_two_at_once(tabled: Database) -> None:
+    """Two that write the same batches at the same time, in different orders, come to one of each row."""
+    batches = [
+        entries(*(ended(f"r{batch}-{number}", session_id=f"s{number % 7}") for number in range(40)))
+        for batch in range(8)
+    ]
+
+    async def carry(own: Sequence[Sequence[Entry]]) -> None:
+        for batch in own:
+            await writer(tabled).write(batch)
+
+    await asyncio.gather(carry(batches), carry(batches[::-1]))
+
+    assert len(await table(tabled, "ledger", "request_id, attempt")) == 8 * 40 * 3
+    assert sum(row[1] for row in await table(tabled, "sessions", "session_id, requests")) == 8 * 40
+
+
+class Told:
+    """What a carrier reports."""
+
+    def __init__(self) -> None:
+        self.buried: list[tuple[str, str]] = []
+        self.log: list[str] = []
+
+    def carrier(self, database: Database) -> Carrier:
+        return Carrier(writer(database), CarrierReports(
+            lambda exc: self.log.append("delayed"),
+            lambda: self.log.append("caught_up"),
+            lambda request_id, reason: self.buried.append((request_id, reason)),
+        ))  # fmt: skip
+
+
+@pytest.mark.parametrize("poison", POISON, ids=range(len(POISON)))
+async def test_poison_costs_nothing_else(tabled: Database, poison: str) -> None:
+    """Whatever text a caller got past the door, the rows of all others are written, and its money is not lost (C12)."""
+    told = Told()
+    bad = ended("bad", user=poison, session_id=poison, agent_id=poison, metadata={poison or "k": poison}, note=poison)
+    kept = decode(encode(Settled(bad)))
+    assert isinstance(kept, Settled)
+    before, after = [ended(f"r{number}") for number in range(10)], [ended(f"s{number}") for number in range(10)]
+    batch = entries(*before, kept.receipt, *after)
+
+    await told.carrier(tabled).carry(batch)
+
+    written = {row[0] for row in await table(tabled, "ledger", "request_id, attempt")}
+    dead = await table(tabled, "dead_letters", "request_id, record")
+    assert written >= {receipt.request_id for receipt in (*before, *after)}
+    if len(poison) > 10_000 and tabled.dialect == "postgresql":  # more than an index takes: the door lets 256 through
+        assert [row[0] for row in dead] == [row[0] for row in told.buried] == ["bad"]
+    else:
+        assert ("bad" in written, dead, told.buried) == (True, [], [])
+
+
+async def test_dead_letters(tabled: Database) -> None:
+    """What the database refuses is put aside once, however often it comes, and can be read again."""
+    told = Told()
+    bad = ended("bad", status=None)
+
+    await told.carrier(tabled).carry(entries(ended("r1"), bad, ended("r2")))
+    await told.carrier(tabled).carry(entries(bad))
+
+    assert {row[0] for row in await table(tabled, "ledger", "request_id, attempt")} == {"r1", "r2"}
+    ((request_id, record),) = await table(tabled, "dead_letters", "request_id, record")
+    assert request_id == "bad"
+    assert len(bytes(record)) > 100
+    assert told.log == []
