@@ -39,7 +39,7 @@ from gateway.metrics import MetricsRecorder
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Services
-from gateway.pipeline.stages.admit import Admit, Refuse
+from gateway.pipeline.stages.admit import AdmissionRules, Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
 from gateway.pipeline.stages.pictures import CheckPictures, PictureTimes, PictureWorks
@@ -210,6 +210,7 @@ class App:
             metrics_type=METRICS_TYPE,
             stream_opened=self._metrics.stream_opened,
             stream_closed=self._metrics.stream_closed,
+            standing=self._stores.counters.standing,
         )
 
     async def serve(self, sockets: list[socket.socket]) -> None:
@@ -345,8 +346,11 @@ class App:
         # depends on the model and its routes, and may be much.
         times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
         works = PictureWorks(self._fetcher, self._stills, picture_rules(settings), times)
+        bounds = settings.limits
+        rules = AdmissionRules(catalog.modes, bounds.stop_margin_tokens, bounds.assumed_output_tokens)
+        admit = Admit(self._stores.counters, _CLOCK, rules)
         record = Record(self._journal, services.tariff, _CLOCK)
-        stages = (Choose(catalog), Measure(), Admit(self._stores.counters), Refuse(), CheckPictures(works), record)
+        stages = (Choose(catalog), Measure(), admit, Refuse(), CheckPictures(works), record)
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),

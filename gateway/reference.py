@@ -105,8 +105,9 @@ A file that sets one of these is refused, because a limit that is not kept is wo
 _FAILURES_HEAD = """
 ## Inside a stream
 
-Once a stream is open its status is 200 for good. If it breaks, one frame with code `stream_interrupted` says so, and
-`_anoman` holds `completion_tokens` (tokens that were received) and `failure_class`:
+Once a stream is open its status is 200 for good. If it breaks, one frame with code `stream_interrupted` says so, or
+with a code of its own where the gateway stopped it, and `_anoman` holds `completion_tokens` (tokens that were received)
+and `failure_class`:
 """
 
 _EVENTS_HEAD = """# Log events
@@ -136,6 +137,11 @@ MEANINGS: Mapping[str, str] = {
     "is one that this process has not seen, or the request is about the records themselves.",
     "ledger_unavailable": "What the request might cost cannot be kept safe: the disk of the journal takes nothing "
     "now. No provider was asked ([ledger.md](ledger.md)).",
+    "budget_exceeded": "A budget of the key, its tenant or its session, or the allowance of the tenant's plan, has "
+    "less left than the request may cost at worst; the message names it. In a stream: it has been reached "
+    "([limits.md](limits.md)).",
+    "limits_unavailable": "The counters of limits that processes share do not answer, and a budget bounds the key, or "
+    "it is not to be let in without them ([limits.md](limits.md)).",
     "not_found": "The path is none of the gateway's; the message names those that serve models. Or there is no such "
     "panel of the [playground](playground.md) to cancel.",
     "method_not_allowed": "The path exists, but takes another method.",
@@ -173,6 +179,8 @@ FAILURES: Mapping[str, str] = {
     "upstream_timeout": "No token came for `stream.idle_s`, or no first one within `stream.first_token_s`.",
     "upstream_truncated": "The provider's answer ended, without an error, before it was complete.",
     "gateway_shutdown": "The gateway had to exit and the stream did not end within `server.drain_s`.",
+    "policy_stop": "The gateway itself stopped it: `code` says why, as in `budget_exceeded`. No other provider goes on "
+    "with it, and what had come by then is billed.",
 }
 
 

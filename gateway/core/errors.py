@@ -12,7 +12,7 @@ from typing import Literal
 
 STALE = "stale"  # reason of a `Failure`: the connection had died while it rested, so the provider was not even reached
 NO_SLOT = "no_slot"  # the same of one that waited for a connection in vain, as our own limit has them all in use
-FailureClass = Literal["upstream_error", "upstream_timeout", "upstream_truncated", "gateway_shutdown"]
+FailureClass = Literal["upstream_error", "upstream_timeout", "upstream_truncated", "gateway_shutdown", "policy_stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +245,11 @@ class Failure:
     param: str | None = None
     error_code: str | None = None
 
+    @property
+    def told(self) -> ErrorKind:
+        """What the frame says that ends a stream: a stop of our own by its own code, all else as an interruption."""
+        return self.error if self.failure_class == "policy_stop" else STREAM_INTERRUPTED
+
     def as_error(self) -> GatewayError:
         """The plain HTTP error of this failure, for use before the stream is open."""
         return GatewayError(
@@ -283,6 +288,7 @@ class FetchFailed(Exception):
 
 
 SHUTDOWN = Failure("gateway_shutdown", "shutdown", SHUTTING_DOWN, retryable=False, counts=False)
+BUDGET_REACHED = Failure("policy_stop", "budget", BUDGET_EXCEEDED, retryable=False, counts=False)
 FIRST_TOKEN_TIMEOUT = Failure("upstream_timeout", "first_token", PROVIDER_TIMEOUT)
 IDLE_TIMEOUT = Failure("upstream_timeout", "idle", PROVIDER_TIMEOUT, retryable=False)
 NON_STREAM_TIMEOUT = Failure("upstream_timeout", "non_stream", GATEWAY_TIMEOUT, retryable=False)

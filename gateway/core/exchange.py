@@ -108,7 +108,8 @@ class Exchange(Struct):
         source: What of ours the call was made by; None for a client that asked the endpoint itself.
         refusal: Why nothing can serve the call; it is told once the call is within its key's limits.
         price: That of the moment of admission.
-        granted_nano_usd: What the call may cost at most, where its reservation is smaller than its worst case.
+        granted_nano_usd: What is held for it of its budgets; None where it draws on none.
+        stop_tokens: Tokens of the answer at which it has to be stopped, where less is held than it may cost at worst.
         admitted_s: Epoch second of admission, by the clock of the counters.
         response_id: What the client knows the answer by, as far as one has begun.
         admission: What the journal has of it; None while there is nothing, as of what is not to be paid for at all.
@@ -143,6 +144,7 @@ class Exchange(Struct):
     refusal: GatewayError | None = None
     price: Price | None = None
     granted_nano_usd: int | None = None
+    stop_tokens: int | None = None
     admitted_s: float | None = None
     response_id: str | None = None
     admission: Admission | None = None

@@ -119,6 +119,15 @@ class Price:
         )
 
 
+    def dearest(self, prompt_tokens: int) -> tuple[int, int]:
+        """Pico-USD of a token of a prompt of that length and of its answer at most, whatever of it is cached."""
+        for above, price in reversed(self.long):
+            if prompt_tokens > above:
+                return price.dearest(0)
+        kept = self.cache_write if self.cache_write_1h is None else self.cache_write_1h
+        return max(self.input, self.cached_input, self.cache_write, kept), self.output
+
+
 @dataclass(frozen=True, slots=True)
 class Weight:
     """An exact factor as a fraction of two positive integers (the denominator a power of ten)."""

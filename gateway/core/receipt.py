@@ -15,7 +15,7 @@ from gateway.core.billing import billed, is_charged
 from gateway.core.booking import AttemptResult, Booking, Sent
 from gateway.core.call import Params
 from gateway.core.catalog import Mode, OnCancel, Provider, Route
-from gateway.core.exchange import Attempt, Exchange, Outcome, Source
+from gateway.core.exchange import NO_LIMITS, Attempt, Exchange, Limits, Outcome, Source
 from gateway.core.money import Price, Weight, charged, format_nano, weigh, weigh_parts
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
@@ -83,6 +83,7 @@ class Receipt(Struct, frozen=True, gc=False):
     started_ms: int = 0
     settled_ms: int = 0
     booking: Booking | None = None
+    limits: Limits = NO_LIMITS
 
     @property
     def cost_usd(self) -> str:
@@ -113,13 +114,27 @@ def extension(receipt: Receipt) -> dict[str, Any]:
         **about,
         "cost_usd": receipt.cost_usd,
         "weighted_tokens": receipt.weighted_tokens,
-        "burst": {"active": False},
-        "billing": None,
+        "burst": _burst(receipt.limits),
+        "billing": _billing(receipt),
         "usage_basis": receipt.usage_basis,
         "params": {"translated": receipt.params.translated, "dropped": receipt.params.dropped},
         "trace_id": receipt.trace_id,
         "overhead_ms": receipt.overhead_ms,
     }
+
+
+def _burst(limits: Limits) -> dict[str, Any]:
+    """Whether the call came in by burst credits, and how many of them are left; None where there is no burst."""
+    return {"active": limits.burst_active, "credits": limits.burst_credits, "capacity": limits.burst_capacity}
+
+
+def _billing(receipt: Receipt) -> dict[str, Any] | None:
+    """What remains of the allowance after the call, and whether it goes beyond; None where there is none."""
+    limits = receipt.limits
+    if limits.weighted is None or limits.weighted_remaining is None:
+        return None
+    remaining = limits.weighted_remaining - receipt.weighted_tokens
+    return {"allowance": limits.weighted, "remaining": max(0, remaining), "overage": remaining < 0}
 
 
 def _about(region: str, provider_type: str | None, provider_region: str | None, usage: Usage) -> dict[str, Any]:
@@ -239,7 +254,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         usage, basis = NO_USAGE, "none"
     parts = [tried for tried in exchange.attempts if tried.usage is not None]
     started_epoch_s = epoch_s - (now_s - exchange.started_s)
-    is_paid = is_charged(outcome, usage, bill_interrupted=tariff.bill_interrupted)
+    is_paid = _was_stopped(exchange) or is_charged(outcome, usage, bill_interrupted=tariff.bill_interrupted)
     weighted, cost = _owed(exchange, usage, parts, tariff, started_epoch_s) if is_paid else (0, 0)
     provider = route.provider if route else None
     return Receipt(
@@ -282,6 +297,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         response_id=exchange.response_id,
         metadata=call.metadata,
         started_ms=int(started_epoch_s * 1000),
+        limits=exchange.limits,
         settled_ms=int(epoch_s * 1000),
         booking=_booking(exchange, usage, basis),
     )
@@ -337,6 +353,11 @@ def _sent(number: int, tried: Attempt, counted: tuple[Usage, Basis], prompt_toke
         basis,
         charged(price.cost(usage)),
     )
+
+
+def _was_stopped(exchange: Exchange) -> bool:
+    """Whether we ended the answer ourselves: what was delivered by then is paid for, however it is with broken ones."""
+    return exchange.failure is not None and exchange.failure.failure_class == "policy_stop"
 
 
 def _mode(usage: Usage) -> Mode:

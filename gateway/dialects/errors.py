@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.catalog import ClientDialectName
-from gateway.core.errors import CONTEXT_LENGTH_EXCEEDED, STREAM_INTERRUPTED, Failure, GatewayError
+from gateway.core.errors import CONTEXT_LENGTH_EXCEEDED, Failure, GatewayError
 
 TOO_LONG = "prompt is too long"
 
@@ -69,7 +69,7 @@ def _details(error: GatewayError) -> dict[str, Any]:
 
 def interruption_frames(dialect: ClientDialectName, failure: Failure, completion_tokens: int, request_id: str) -> bytes:
     """The frames that end a stream which broke: the documented error frame, then the dialect's own end."""
-    kind = STREAM_INTERRUPTED
+    kind = failure.told
     extension: dict[str, Any] = {"failure_class": failure.failure_class, "completion_tokens": completion_tokens}
     if dialect == "anthropic_messages":
         body = {

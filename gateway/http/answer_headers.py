@@ -14,13 +14,21 @@ _NOT_RUN: Headers = (("x-anoman-guardrail-injection", "off"), ("x-anoman-guardra
 
 
 def limit_headers(limits: Limits) -> Headers:
-    """Where the key stands; nothing for a key without a limit."""
-    if limits.rpm is None:
-        return ()
-    return (
-        ("x-anoman-rate-limit-rpm", str(limits.rpm)),
-        ("x-anoman-rate-remaining-rpm", str(limits.rpm_remaining or 0)),
-    )
+    """Where the key stands; nothing for a key without a limit. What is left cannot be told where nobody counted."""
+    headers: Headers = ()
+    if limits.rpm is not None:
+        headers = (("x-anoman-rate-limit-rpm", str(limits.rpm)),)
+        if limits.rpm_remaining is not None:
+            headers += (("x-anoman-rate-remaining-rpm", str(limits.rpm_remaining)),)
+    if limits.tpm is not None:
+        headers += (("x-anoman-rate-limit-tpm", str(limits.tpm)),)
+        if limits.tpm_remaining is not None:
+            headers += (("x-anoman-rate-remaining-tpm", str(limits.tpm_remaining)),)
+    if limits.burst_active:
+        headers += (("x-anoman-burst-active", "true"),)
+    if limits.is_blind:
+        headers += (("x-anoman-limits", "local"),)
+    return headers
 
 
 def constant_headers(region: str) -> Headers:

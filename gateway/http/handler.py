@@ -22,9 +22,9 @@ from gateway.core.errors import (
     STORAGE_UNAVAILABLE,
     GatewayError,
 )
-from gateway.core.exchange import Answer, Exchange
+from gateway.core.exchange import Answer, Exchange, Limits
 from gateway.core.held import Held, mark_of
-from gateway.core.ports import Sink, StoreUnavailable
+from gateway.core.ports import Claim, Sink, StoreUnavailable
 from gateway.dialects.base import ClientDialect
 from gateway.dialects.openai_panels import PanelCall, read_run
 from gateway.dialects.registry import CLIENT_DIALECTS
@@ -83,6 +83,7 @@ class Hooks:
             status, the request id, and the address that it came from.
         metrics_type: The content type of what `render_metrics` gives.
         stream_opened: A stream has been asked for; `stream_closed` is called when its exchange is over.
+        standing: Where a key stands, for answers that nothing was taken for.
     """
 
     new_request_id: Callable[[], str]
@@ -92,6 +93,7 @@ class Hooks:
     metrics_type: str
     stream_opened: Callable[[], None]
     stream_closed: Callable[[], None]
+    standing: Callable[[Key], Limits]
 
 
 class GatewayHandler:
@@ -182,22 +184,16 @@ class GatewayHandler:
         self, request: web.BaseRequest, endpoint: Endpoint, secret: str | None, request_id: str
     ) -> web.StreamResponse:
         """One exchange, or one for each panel, from the caller's key to the answer."""
-        site, dialect = self.site, endpoint.dialect
-        assert dialect is not None
+        site = self.site
         if self.draining:
             request.protocol.close()
             raise GatewayError(SHUTTING_DOWN)
         key = await self._authenticate(request, secret)
-        body = await self._read_body(request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes)
-        options, forwarded = _options(request), _forwarded(request, dialect)
-        claim = held = None
-        if IDEMPOTENCY_KEY in request.headers and endpoint.kind != "count":
-            claim = await claim_of(request, key, request_id, body, (endpoint.name, options, forwarded))
-        if len(body) >= MIN_PAYLOAD_BYTES:  # shorter ones, which are nearly all, hold nothing that is that long
-            body, held = await set_aside(body, mark_of(request_id))
-        asked = _reader(CLIENT_DIALECTS[dialect], endpoint)(body, options, forwarded)
-        if held is not None:
-            asked = _holding(asked, held)
+        try:
+            asked, claim = await self._ask(request, endpoint, key, request_id)
+        except GatewayError as error:
+            self._hooks.on_bad_request(error.kind.code, error.kind.status, request_id, self._door.address_of(request))
+            return error_response(route_path(request), error, request_id, limit_headers(self._hooks.standing(key)))
         exchange = Exchange(
             request_id=request_id,
             trace_id=self._hooks.new_trace_id(),
@@ -232,6 +228,22 @@ class GatewayHandler:
             assert sink.response is not None
             return sink.response
         return JsonAnswer(answer)
+
+    async def _ask(
+        self, request: web.BaseRequest, endpoint: Endpoint, key: Key, request_id: str
+    ) -> tuple[Asked, Claim | None]:
+        """What the body asks for, and the claim of one that has a name. Raises GatewayError."""
+        site, dialect = self.site, endpoint.dialect
+        assert dialect is not None
+        body = await self._read_body(request, small_bytes=site.small_body_bytes, large_bytes=site.large_body_bytes)
+        options, forwarded = _options(request), _forwarded(request, dialect)
+        claim = held = None
+        if IDEMPOTENCY_KEY in request.headers and endpoint.kind != "count":
+            claim = await claim_of(request, key, request_id, body, (endpoint.name, options, forwarded))
+        if len(body) >= MIN_PAYLOAD_BYTES:  # shorter ones, which are nearly all, hold nothing that is that long
+            body, held = await set_aside(body, mark_of(request_id))
+        asked = _reader(CLIENT_DIALECTS[dialect], endpoint)(body, options, forwarded)
+        return (asked if held is None else _holding(asked, held)), claim
 
     async def _play(
         self,
@@ -308,10 +320,12 @@ class GatewayHandler:
         ids = (("x-request-id", request_id), ("request-id", request_id))
         if endpoint.kind == "models":
             key = await self._authenticate(request, secret)
-            return _json(models_body(path, self.site.catalog, key, self.site.services.clock.epoch_s()), 200, ids)
+            headers = (*ids, *limit_headers(self._hooks.standing(key)))
+            return _json(models_body(path, self.site.catalog, key, self.site.services.clock.epoch_s()), 200, headers)
         if endpoint.kind == "panel":
             key = await self._authenticate(request, secret)
-            return _json(await self._playground.cancel(key, path), 200, ids)
+            headers = (*ids, *limit_headers(self._hooks.standing(key)))
+            return _json(await self._playground.cancel(key, path), 200, headers)
         if endpoint.kind == "metrics":
             text = await self._hooks.render_metrics()
             return web.Response(body=text, headers={"Content-Type": self._hooks.metrics_type})

@@ -20,6 +20,7 @@ from gateway.dialects.pairs import open_lane, read_completion
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.pipeline.body import Body
 from gateway.pipeline.drains import Drains
+from gateway.pipeline.gauge import Gauge
 from gateway.pipeline.opening import journey_of
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement, measure
@@ -126,6 +127,7 @@ class DrainedStream(Drained):
         answer, lane = self.opened
         limit, counted_at = self._drain.max_tokens, lane.progress
         most = lane.received_tokens() + limit
+        gauge = Gauge(self._exchange.stop_tokens) if self._exchange.stop_tokens is not None else None
         while not lane.ended and lane.failure is None:
             try:
                 async with asyncio.timeout(self._grace_s if lane.complete else None):
@@ -133,6 +135,8 @@ class DrainedStream(Drained):
             except TimeoutError:
                 return "drain:usage_late"
             lane.feed(data) if data else lane.end()  # the frames are nobody's
+            if gauge is not None and gauge.is_over(lane):
+                return "drain:budget"
             if lane.progress - counted_at >= min(_COUNT_EVERY, limit):
                 counted_at = lane.progress
                 if lane.received_tokens() >= most:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from gateway.core.errors import SHUTDOWN, STREAM_INTERRUPTED, Failure, GatewayError, UpstreamFailed
+from gateway.core.errors import BUDGET_REACHED, SHUTDOWN, Failure, GatewayError, UpstreamFailed
 from gateway.core.exchange import Exchange, Outcome
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.receipt import Receipt
@@ -17,6 +17,7 @@ from gateway.dialects.failures import in_band_failure
 from gateway.dialects.pairs import open_lane
 from gateway.pipeline.continuing import rest_of
 from gateway.pipeline.draining import DrainedStream
+from gateway.pipeline.gauge import Gauge
 from gateway.pipeline.opening import Opening, charge_prompt, journey_of
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement, measure
@@ -48,6 +49,7 @@ class StreamRelay:
         model = exchange.model
         may_go_on = model is not None and model.on_interrupt == "continue"
         self._seam = seam_of(exchange.call) if may_go_on else None
+        self._gauge = Gauge(exchange.stop_tokens) if exchange.stop_tokens is not None else None
         self._patience_s = services.deadlines.write_stall_s
         self.watch = StreamWatch(services, exchange, sink)
         self._opening = Opening(exchange, self.watch)
@@ -129,6 +131,10 @@ class StreamRelay:
         """Everything after the commit point: the frames, then the last words."""
         while (failure := await self._pass_on(flow)) is not None:
             flow.answer.close()
+            if failure is BUDGET_REACHED:
+                self._exchange.attempts[-1].result = "cancelled"  # the provider has done nothing wrong
+                await self._fail(flow.lane, failure)
+                return
             self._opening.failed(failure)
             rest = await self._go_on(flow, failure)
             if isinstance(rest, Failure):
@@ -185,7 +191,7 @@ class StreamRelay:
             await watch.write(first)
             del first  # this frame lives as long as the stream
         complete, progress, read, feed = lane.complete, lane.progress, flow.answer.read, lane.feed
-        sink, clock_s = self._sink, watch.now_s
+        sink, clock_s, gauge = self._sink, watch.now_s, self._gauge
         while not lane.ended and lane.failure is None and lane.complete == complete:
             data = await read()
             out = feed(data) if data else lane.end()
@@ -195,6 +201,8 @@ class StreamRelay:
                 watch.moved(lane, now_s)
                 if self._exchange.first_token_s is None and lane.talking:
                     self._exchange.first_token_s = now_s
+                if gauge is not None and gauge.is_over(lane):
+                    raise UpstreamFailed(BUDGET_REACHED)  # these frames are not sent: they would pass the budget
             if out:
                 watch.written_s = now_s
                 sink.write(out)
@@ -212,7 +220,7 @@ class StreamRelay:
 
     async def _fail(self, lane: Lane, failure: Failure) -> None:
         """Settle, then the documented error frame."""
-        self._exchange.failure, self._exchange.error_code = failure, STREAM_INTERRUPTED.code
+        self._exchange.failure, self._exchange.error_code = failure, failure.told.code
         receipt = self._settle("interrupted", lane)
         await self._last_words(lane.fail(failure, receipt), _FAREWELL_S if failure is SHUTDOWN else self._patience_s)
 

@@ -15,10 +15,10 @@ from gateway.core.errors import (
 from gateway.core.exchange import Limits
 from gateway.core.money import format_nano
 from gateway.core.ports import Admitted, Refused
-from gateway.policy.entitlement import Entitlement
+from gateway.policy.entitlement import Account, Entitlement
 from gateway.policy.periods import end_ms
 from gateway.policy.rates import MINUTE_MS
-from gateway.policy.verdict import Standing, Step, Verdict
+from gateway.policy.verdict import Count, Standing, Step, Verdict
 
 
 def answer(verdict: Verdict, limits: Entitlement, whole: Entitlement) -> Admitted | Refused:
@@ -94,29 +94,35 @@ def _met(step: Step, limits: Entitlement) -> tuple[ErrorKind, str]:
 def usage(limits: Entitlement, standing: Standing, at_ms: int) -> dict[str, object]:
     """Every limit with what is used, held and left of it, for its owner; times as RFC 3339, money as decimals."""
     rows: list[dict[str, object]] = []
-    if limits.rate is not None:
-        rows.append(
-            _row("requests_per_minute", "key", limits.rate.rpm, standing.used, 0, standing.opened_ms + MINUTE_MS)
-        )
-        if limits.rate.capacity:
-            spent = limits.rate.capacity - standing.credits
-            rows.append(_row("burst_credits", "key", limits.rate.capacity, spent, 0, None))
+    rate = limits.rate
+    if rate is not None:
+        ends_ms = standing.opened_ms + MINUTE_MS
+        rows.append(_row("requests_per_minute", rate.rpm, standing.used, ends_ms=ends_ms))
+        if rate.capacity:
+            rows.append(_row("burst_credits", rate.capacity, rate.capacity - standing.credits))
     if limits.tpm is not None:
         ends_ms = standing.tokens_opened_ms + MINUTE_MS
-        rows.append(_row("tokens_per_minute", "key", limits.tpm, standing.tokens_used, 0, ends_ms))
+        rows.append(_row("tokens_per_minute", limits.tpm, standing.tokens_used, ends_ms=ends_ms))
     if limits.inflight is not None:
-        rows.append(_row("requests_at_once", "key", limits.inflight, 0, standing.running, None))
+        rows.append(_row("requests_at_once", limits.inflight, held=standing.running))
     for account, count in zip(limits.accounts, standing.tallies, strict=True):
-        name = f"usd_per_{account.period}" if account.is_money else "weighted_tokens_per_month"
-        ends = end_ms(account.period, count.period)
-        row = _row(name, account.scope, account.limit, count.used, count.held, ends)
-        if account.is_money:
-            row |= {key: format_nano(value) for key, value in row.items() if isinstance(value, int)}
-        rows.append(row)
+        rows.append(_account_row(account, count))
     return {"object": "list", "at": _rfc3339(at_ms), "data": rows}
 
 
-def _row(name: str, scope: str, limit: int, used: int, held: int, ends_ms: int | None) -> dict[str, object]:
+def _account_row(account: Account, count: Count) -> dict[str, object]:
+    spell = "total" if account.period == "total" else f"per_{account.period}"
+    name = f"usd_{spell}" if account.is_money else f"weighted_tokens_{spell}"
+    ends_ms = end_ms(account.period, count.period)
+    row = _row(name, account.limit, count.used, held=count.held, ends_ms=ends_ms, scope=account.scope)
+    if account.is_money:
+        row |= {key: format_nano(value) for key, value in row.items() if isinstance(value, int)}
+    return row
+
+
+def _row(
+    name: str, limit: int, used: int = 0, *, held: int = 0, ends_ms: int | None = None, scope: str = "key"
+) -> dict[str, object]:  # fmt: skip
     return {
         "limit": name,
         "scope": scope,

@@ -10,6 +10,7 @@ from gateway.settings.loading import Settings, SettingsError, environment, expor
 from gateway.settings.sections import (
     CatalogueSettings,
     LedgerSettings,
+    LimitsSettings,
     LoggingSettings,
     ServerSettings,
     StorageSettings,
@@ -25,6 +26,7 @@ __all__ = [
     "FileTerms",
     "KeyEntry",
     "LedgerSettings",
+    "LimitsSettings",
     "LoggingSettings",
     "MeteringSettings",
     "ModelEntry",

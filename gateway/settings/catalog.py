@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.core.accounts import Key, Tier
+from gateway.core.accounts import Budget, Burst, Key, Tier
 from gateway.core.catalog import MEASURED, Catalog, Drain, Model, Provider, Route
 from gateway.core.money import Price
 from gateway.providers.presets import Preset
@@ -63,7 +63,14 @@ def build_keys(settings: Settings) -> dict[str, Key]:
     for secret, entry in settings.keys.items():
         text = secret.reveal()
         tier = tier_of(entry, settings.tiers[entry.tier])
-        keys[text] = Key(key_id(text), entry.tenant, tier, entry.region_preference)
+        keys[text] = Key(
+            key_id(text),
+            entry.tenant,
+            tier,
+            entry.region_preference,
+            budgets=_budgets(entry),
+            when_blind=entry.when_blind,
+        )
     return keys
 
 
@@ -164,9 +171,21 @@ def _epoch_s(day: datetime.date) -> int:
 def tier_of(key: KeyEntry, tier: TierEntry) -> Tier:
     """The key's own limits where it has them, its tier's otherwise."""
     classes = key.classes or tier.classes
+    burst = tier.burst
     return Tier(
         name=key.tier,
         rpm=key.rpm or tier.rpm,
         inflight=key.inflight or tier.inflight,
         classes=frozenset(classes) if classes else None,
+        tpm=tier.tpm,
+        burst=Burst(burst.capacity, burst.refill_per_min) if burst is not None else None,
+        weighted_tokens_per_month=tier.weighted_tokens_per_month,
+        overage_nano_usd_per_million=tier.overage_usd_per_million,
     )
+
+
+def _budgets(key: KeyEntry) -> tuple[Budget, ...]:
+    budgets = [Budget(one.scope, one.period, one.usd) for one in key.budgets or ()]
+    if key.budget_usd is not None:
+        budgets.append(Budget("key", "month", key.budget_usd))
+    return tuple(budgets)

@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.core.money import Weight
 from gateway.settings.catalog import key_id
-from gateway.settings.entries import ENTERPRISE
+from gateway.settings.entries import SHIPPED_TIERS
 from gateway.settings.fields import rules_of, written
 from gateway.settings.loading import Settings, SettingsError
 from gateway.settings.reader import beneath
@@ -44,7 +44,7 @@ def describe(settings: Settings) -> list[Row]:
             if section == "models":
                 rows.extend(_of_model(settings, entry_name, place))
                 continue
-            origin = "built in" if entry is ENTERPRISE else "file"
+            origin = "built in" if entry is SHIPPED_TIERS.get(entry_name) else "file"
             rows.extend(Row(name, value, origin) for name, value in _flat(place, entry))
     for secret, entry in settings.keys.items():
         place = beneath("keys", key_id(secret.reveal()))

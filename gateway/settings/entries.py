@@ -10,13 +10,14 @@ a lie to the operator, so a file that sets anything else is refused.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from gateway.core.accounts import Residency
+from gateway.core.accounts import Period, Residency, Scope, WhenBlind
 from gateway.core.catalog import ModelClass, OnInterrupt, ProviderType, Strategy
-from gateway.core.money import Weight, parse_price, parse_weight
+from gateway.core.money import Weight, parse_nano, parse_price, parse_weight
 from gateway.settings import checks
 from gateway.settings.fields import DateText, DecimalText, Secret, decimal_text, setting
 
@@ -27,6 +28,11 @@ _COUNT = (1, 1_000_000_000)
 def usd_per_million(pico_usd: int) -> str:
     """A price as it stands in the file."""
     return f'"{decimal_text(Decimal(pico_usd).scaleb(-6))}"'
+
+
+def usd(nano_usd: int) -> str:
+    """An amount as it stands in the file."""
+    return f'"{decimal_text(Decimal(nano_usd).scaleb(-9))}"'
 
 
 def _weight(what: str, default: str) -> Weight:
@@ -249,13 +255,46 @@ class ModelEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class BurstEntry:
+    """Credits that let requests in above the rate."""
+
+    capacity: int = setting("The most credits that can be saved up; a new key has them all.", bounds=_COUNT)
+    refill_per_min: int = setting(
+        "The most that a minute earns, a credit for each request that it left unused.", bounds=_COUNT
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetEntry:
+    """Money that may be spent in each period."""
+
+    period: Period = setting("How often it begins anew, by calendar in UTC; weeks begin on Monday.")
+    usd: int = setting("The most, in USD, as text.", written=DecimalText, check=parse_nano, render=usd)
+    scope: Scope = setting(
+        "Whose calls count together: the key's, its tenant's, or those of each session, for calls that name one.", "key"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class TierEntry:
     """Limits of a plan; what is left out is not limited."""
 
-    LATER: ClassVar = dict.fromkeys(("burst", "tpm", "weighted_tokens_per_month", "overage_usd_per_million"))
-
     rpm: int | None = setting("Requests per minute.", None, bounds=_COUNT)
+    burst: BurstEntry | None = setting(
+        "Requests above `rpm`, up to twice as many, while credits last; see [limits.md](limits.md).", None
+    )
     inflight: int | None = setting("Requests at once.", None, bounds=_COUNT)
+    tpm: int | None = setting("Tokens per minute, of prompts and answers.", None, bounds=_COUNT)
+    weighted_tokens_per_month: int | None = setting(
+        "Weighted tokens that all keys of a tenant may use in a calendar month, UTC.", None, bounds=(1, 10**12)
+    )
+    overage_usd_per_million: int | None = setting(
+        "USD per million weighted tokens beyond those, which are then let in; without it they are refused.",
+        None,
+        written=DecimalText,
+        check=parse_nano,
+        render=usd,
+    )
     classes: tuple[ModelClass, ...] | None = setting("The model classes it may use.", None, check=checks.some)
 
 
@@ -263,10 +302,10 @@ class TierEntry:
 class KeyEntry:
     """Who a key belongs to. Limits given here replace those of its tier."""
 
-    LATER: ClassVar = {"budget_usd": None, "policy": None, "prefer_batch": False}
+    LATER: ClassVar = {"policy": None, "prefer_batch": False}
 
     tenant: str = setting("Who it belongs to.", check=checks.label)
-    tier: str = setting('Name of a tier in this file, or "enterprise".')
+    tier: str = setting("Name of a tier in this file, or of one that ships: starter, pro, payg, enterprise.")
     rpm: int | None = setting("Requests per minute, instead of the tier's.", None, bounds=_COUNT)
     inflight: int | None = setting("Requests at once, instead of the tier's.", None, bounds=_COUNT)
     classes: tuple[ModelClass, ...] | None = setting(
@@ -274,6 +313,22 @@ class KeyEntry:
     )
     region_preference: Residency = setting(
         "Where its calls may be computed: anywhere, or only at providers in Singapore or Indonesia.", "any"
+    )
+    budget_usd: int | None = setting(
+        "USD that it may spend in a calendar month, UTC, as text.",
+        None,
+        written=DecimalText,
+        check=parse_nano,
+        render=usd,
+    )
+    budgets: tuple[BudgetEntry, ...] | None = setting(
+        "Further budgets; of several for the same scope and period the smallest counts.", None
+    )
+    when_blind: WhenBlind = setting(
+        "What becomes of its calls when the shared counters have not answered for longer than `limits.blind_s`: `open` "
+        "lets them in without limits, `closed` refuses them. What a budget or a hard allowance bounds is refused "
+        "in any case.",
+        "open",
     )
 
 
@@ -284,5 +339,30 @@ class PolicyEntry:
     LATER: ClassVar = {"tools": None, "guardrails": None}
 
 
-# Ships with every file, as the plans say: no limit but a rate that only a runaway loop reaches.
-ENTERPRISE = TierEntry(rpm=100_000)
+# They ship with every file; one of the same name in it takes the whole place of one of these. The figures of `pro` and
+# `enterprise` are the documents'; those of the others are ours, in proportion.
+SHIPPED_TIERS: Mapping[str, TierEntry] = {
+    # A plan for trying out, which ends where its allowance does.
+    "starter": TierEntry(
+        rpm=30,
+        burst=BurstEntry(capacity=60, refill_per_min=5),
+        inflight=8,
+        tpm=60_000,
+        weighted_tokens_per_month=2_000_000,
+        classes=("budget", "mid"),
+    ),
+    # A plan for work: what goes beyond its allowance is let in and paid for.
+    "pro": TierEntry(
+        rpm=120,
+        burst=BurstEntry(capacity=600, refill_per_min=10),
+        inflight=32,
+        tpm=400_000,
+        weighted_tokens_per_month=20_000_000,
+        overage_usd_per_million=1_200_000_000,
+        classes=("budget", "mid", "premium"),
+    ),
+    # Paid by use: nothing is included and nothing ends but the budgets of its keys.
+    "payg": TierEntry(rpm=120, burst=BurstEntry(capacity=300, refill_per_min=10), inflight=32, tpm=400_000),
+    # No limit but a rate that only a runaway loop reaches.
+    "enterprise": TierEntry(rpm=100_000),
+}

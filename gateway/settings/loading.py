@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from gateway.providers.presets import Preset
 from gateway.settings import checks
 from gateway.settings.aws import with_account
-from gateway.settings.entries import ENTERPRISE, KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
+from gateway.settings.entries import SHIPPED_TIERS, KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
 from gateway.settings.reader import LATER, Broken, Reader, beneath, good, key_place
 from gateway.settings.relations import check_relations
@@ -22,6 +22,7 @@ from gateway.settings.sections import (
     CatalogueSettings,
     IdempotencySettings,
     LedgerSettings,
+    LimitsSettings,
     LoggingSettings,
     ServerSettings,
     StorageSettings,
@@ -68,6 +69,7 @@ class Settings:
     upstream: UpstreamSettings
     catalogue: CatalogueSettings
     vision: VisionSettings
+    limits: LimitsSettings
     logging: LoggingSettings
     metering: MeteringSettings
     providers: Mapping[str, ProviderEntry]
@@ -148,7 +150,7 @@ def from_document(
         "metering": reader.table(MeteringSettings, document.get("metering", {}), "metering"),
         "providers": _entries(reader, ProviderEntry, document, "providers", checks.label),
         "models": _entries(reader, ModelEntry, document, "models", checks.slug),
-        "tiers": {"enterprise": ENTERPRISE} | _entries(reader, TierEntry, document, "tiers", checks.label),
+        "tiers": {**SHIPPED_TIERS} | _entries(reader, TierEntry, document, "tiers", checks.label),
         "keys": _keys(reader, document.get("keys", {})),
     }
     check_relations(reader, scalars, tables, presets)

@@ -20,6 +20,7 @@ ORDERED = (
     ("server", "max_body_bytes", "at most", "max_image_body_bytes"),
     ("idempotency", "max_answer_bytes", "at most", "max_held_bytes"),
     ("upstream", "breaker_open_s", "at most", "breaker_open_max_s"),
+    ("limits", "renew_s", "at most", "lease_s"),
 )
 
 AWS_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
@@ -43,6 +44,8 @@ def check_relations(
     regions = {name: partial(_region, good(provider), presets) for name, provider in tables["providers"].items()}
     for slug, model in tables["models"].items():
         _model(reader, beneath("models", slug), good(model), regions)
+    for name, tier in tables["tiers"].items():
+        _tier(reader, beneath("tiers", name), good(tier))
     for number, key in enumerate(tables["keys"].values(), start=1):
         _key(reader, key_place(number), good(key), tables["tiers"])
 
@@ -151,6 +154,16 @@ def _ascends(reader: Reader, place: str, name: str, values: list[Any]) -> None:
     for number, (left, right) in enumerate(pairwise(values), start=1):
         if left is not None and right is not None and not left < right:
             reader.problem(f"{place}[{number}].{name}", f"{written(right)} does not follow {written(left)}")
+
+
+def _tier(reader: Reader, place: str, tier: Mapping[str, Any]) -> None:
+    """What adds to a limit needs one to add to."""
+    for name, base, words in (
+        ("burst", "rpm", "no rpm that it could add to"),
+        ("overage_usd_per_million", "weighted_tokens_per_month", "no allowance that it would follow"),
+    ):
+        if tier.get(name) is not None and tier.get(base, "broken") is None:
+            reader.problem(f"{place}.{name}", f"there is {words}: set {base}, or remove it")
 
 
 def _key(reader: Reader, place: str, key: Mapping[str, Any], tiers: Mapping[str, object]) -> None:

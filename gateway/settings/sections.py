@@ -87,7 +87,7 @@ class StorageSettings:
         secret=True,
     )
     redis_url: str = setting(
-        "Redis for counters that processes share; accepted and kept, but nothing uses it in this version.",
+        "Redis for counters that processes share, also those of several machines; empty: each process counts its part.",
         "",
         check=checks.redis_url,
         render=checks.without_password,
@@ -243,6 +243,50 @@ class VisionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsSettings:
+    """How limits are kept; see [limits.md](limits.md)."""
+
+    # Hazard H24 and reliability D2: 50 to 100 ms; a script takes 0.2 ms, and a busy process of ours some more.
+    redis_timeout_ms: int = setting(
+        "How long a call waits for the shared counters; three silences in a row and they are not waited for any more.",
+        100,
+        bounds=(10, 10_000),
+    )
+    blind_s: float = setting(
+        "While the shared counters do not answer: how long each process goes by its part of the limits; after that by "
+        "`when_blind` of the key.",
+        60.0,
+        bounds=(0, _HOUR_S),
+    )
+    # Goal G6: places of a process that was killed are free again within 30 s.
+    lease_s: float = setting(
+        "How long a place among the requests at once is held without renewal, at least `renew_s`.",
+        30.0,
+        bounds=(0.1, _HOUR_S),
+    )
+    renew_s: float = setting(
+        "How often a process renews the places of its requests, at most `lease_s`.", 10.0, bounds=(0.02, 600)
+    )
+    hold_s: float = setting(
+        "How long what a request may spend is held without renewal; then it is taken to be spent.",
+        900.0,
+        bounds=(1, 24 * _HOUR_S),
+    )
+    rejoin_s: float = setting(
+        "After the shared counters were lost: how long calls that draw on budgets wait for the other processes to tell "
+        "what they hold.",
+        5.0,
+        bounds=(0, 60),
+    )
+    stop_margin_tokens: int = setting(
+        "How many tokens before the end of a budget a stream is stopped that might pass it.", 16, bounds=(0, 100_000)
+    )
+    assumed_output_tokens: int = setting(
+        "The longest answer that `tpm` reserves where a call does not bound its own.", 4096, bounds=(1, 1_000_000)
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogueSettings:
     """Models that need not be written down."""
 
@@ -269,6 +313,7 @@ SCALAR_SECTIONS = {
     "stream": StreamSettings,
     "upstream": UpstreamSettings,
     "vision": VisionSettings,
+    "limits": LimitsSettings,
     "catalogue": CatalogueSettings,
     "logging": LoggingSettings,
 }

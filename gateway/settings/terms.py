@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gateway.core.accounts import BadTerms, Tier
 from gateway.settings.catalog import tier_of
-from gateway.settings.entries import ENTERPRISE, KeyEntry, PolicyEntry, TierEntry
+from gateway.settings.entries import SHIPPED_TIERS, KeyEntry, PolicyEntry, TierEntry
 from gateway.settings.fields import rules_of
 from gateway.settings.reader import Broken, Reader
 
@@ -28,7 +28,7 @@ class FileTerms:
     """
 
     def __init__(self, tiers: Mapping[str, TierEntry]) -> None:
-        self._tiers = {"enterprise": ENTERPRISE, **tiers}
+        self._tiers = {**SHIPPED_TIERS, **tiers}
 
     @property
     def names(self) -> frozenset[str]:

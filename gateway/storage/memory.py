@@ -16,7 +16,7 @@ from gateway.policy.limits import answer, limits_of, refused_blind, usage
 from gateway.policy.periods import start_ms
 from gateway.policy.verdict import Open, Verdict
 
-_FOR_EVER_MS = 10**15  # what this process holds ends with it
+FOR_EVER_MS = 10**15  # what this process holds ends with it
 
 
 class MemoryKeys:
@@ -81,7 +81,7 @@ class MemoryCounters:
         self._clock_s = clock_s
         self._loaded_share = 1 if succeeds else share
         self._spending = spending or NoSpending()
-        self._machine = Admission(lease_ms=_FOR_EVER_MS, hold_ms=_FOR_EVER_MS)
+        self._machine = Admission(lease_ms=FOR_EVER_MS, hold_ms=FOR_EVER_MS)
         self._entitlements = Entitlements(share)
         self._whole = Entitlements()
         self._open: dict[str, Open] = {}

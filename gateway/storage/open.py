@@ -10,6 +10,7 @@ from gateway.core.accounts import Key
 from gateway.core.ports import StoreUnavailable, Terms
 from gateway.storage.database import Database
 from gateway.storage.memory import MemoryCounters
+from gateway.storage.spending import SqlSpending
 from gateway.storage.sql_keys import AllKeys, SqlKeys, open_keys
 
 
@@ -54,8 +55,10 @@ def open_stores(
     """
     database = Database(database_url, watchers.storage_changed)
     stored = SqlKeys(database, terms, watchers.key_unusable)
+    ahead_s = epoch_s() - clock_s()
     return Stores(
         database,
         open_keys(keys, stored, tasks, clock_s=clock_s, epoch_s=epoch_s),
-        MemoryCounters(clock_s, workers),
+        # By a clock that is never put on nor back: minutes and days are not to be counted twice.
+        MemoryCounters(lambda: clock_s() + ahead_s, workers, SqlSpending(database)),
     )

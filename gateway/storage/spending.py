@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from typing import Protocol
 
 from sqlalchemy import ColumnElement, and_, func, select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import Scope
-from gateway.core.ports import Booked, StoreUnavailable
+from gateway.core.ports import Booked
 from gateway.storage.tables import ledger
 
 # Of a call that waits for its counters. An answer from the indexes takes milliseconds.
@@ -27,6 +26,12 @@ _OWNERS: Mapping[Scope, ColumnElement[str | None]] = {
 }
 
 
+class Reader(Protocol):
+    """Runs a step, see `Database.read`."""
+
+    async def read(self, step: Callable[[AsyncConnection], Awaitable[Booked]], /, *, within_s: float) -> Booked: ...
+
+
 class SqlSpending:
     """
     Implements `Spending`. Charges and corrections count, in the period of the call's admission.
@@ -35,8 +40,8 @@ class SqlSpending:
         clock_s: Epoch seconds, as those who record rows have them.
     """
 
-    def __init__(self, engine: AsyncEngine, clock_s: Callable[[], float] = time.time) -> None:
-        self._engine = engine
+    def __init__(self, database: Reader, clock_s: Callable[[], float] = time.time) -> None:
+        self._database = database
         self._clock_s = clock_s
 
     async def booked(self, scope: Scope, owner: str, since_ms: int, ids: Collection[str]) -> Booked:
@@ -44,11 +49,11 @@ class SqlSpending:
             _OWNERS[scope] == owner, ledger.c.admitted_ms >= since_ms, ledger.c.kind.in_(("charge", "correction"))
         )
         recent_ms = int(self._clock_s() * 1000) - RECENT_MS
-        try:
-            async with asyncio.timeout(TIMEOUT_S), self._engine.connect() as connection:
-                return await _booked(connection, theirs, recent_ms, list(ids))
-        except (SQLAlchemyError, OSError, TimeoutError) as exc:
-            raise StoreUnavailable(f"{type(exc).__name__}: {exc}") from exc
+
+        async def step(connection: AsyncConnection) -> Booked:
+            return await _booked(connection, theirs, recent_ms, list(ids))
+
+        return await self._database.read(step, within_s=TIMEOUT_S)
 
 
 async def _booked(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.accounts import Tier
+from gateway.core.accounts import Budget, Burst, Tier
 from gateway.core.catalog import Drain, allows
 from gateway.core.money import Price, parse_weight, weigh
 from gateway.providers.presets import PRESETS
@@ -206,15 +206,73 @@ def test_enterprise_is_built_in() -> None:
     assert build_keys(settings(document))["anm-sk-canary"].tier == Tier("enterprise", rpm=7)
 
 
+def test_limits_of_a_plan_become_facts() -> None:
+    """Bursts, tokens, allowances, overage and budgets are held as whole numbers; money as nano-USD."""
+    document = changed("tiers", "pro", "tpm", to=400_000)
+    document["tiers"]["pro"] |= {
+        "burst": {"capacity": 600, "refill_per_min": 10},
+        "weighted_tokens_per_month": 20_000_000,
+        "overage_usd_per_million": "1.20",
+    }
+    document["keys"]["anm-sk-canary"] |= {
+        "budget_usd": "5.00",
+        "budgets": [{"scope": "session", "period": "total", "usd": "0.000001"}, {"period": "day", "usd": "1"}],
+        "when_blind": "closed",
+    }
+
+    key = build_keys(settings(document))["anm-sk-canary"]
+
+    assert (key.tier.tpm, key.tier.burst, key.when_blind) == (400_000, Burst(600, 10), "closed")
+    assert (key.tier.weighted_tokens_per_month, key.tier.overage_nano_usd_per_million) == (20_000_000, 1_200_000_000)
+    assert key.budgets == (
+        Budget("session", "total", 1_000),
+        Budget("key", "day", 10**9),
+        Budget("key", "month", 5 * 10**9),
+    )
+
+
+@pytest.mark.parametrize("name", ["starter", "pro", "payg", "enterprise"])
+def test_plans_ship(name: str) -> None:
+    """A key may name one of them without the file writing it down; only starter ends with its allowance."""
+    document = changed("keys", "anm-sk-canary", "tier", to=name)
+    del document["tiers"]
+
+    tier = build_keys(settings(document))["anm-sk-canary"].tier
+
+    hard = tier.weighted_tokens_per_month is not None and tier.overage_nano_usd_per_million is None
+    assert (tier.name, hard) == (name, name == "starter")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (("tiers", "pro", "burst"), {"capacity": 600}, "tiers.pro.burst.refill_per_min: is missing"),
+        (
+            ("tiers", "pro", "overage_usd_per_million"),
+            "1.2",
+            "overage_usd_per_million: there is no allowance",
+        ),
+        (("tiers", "pro", "burst"), {"capacity": 6, "refill_per_min": 1}, "tiers.pro.burst: there is no rpm"),
+        (("keys", "anm-sk-canary", "budget_usd"), "-1", "'-1' is not a plain decimal"),
+        (("keys", "anm-sk-canary", "budget_usd"), "1000000000.01", "'1000000000.01' is not an amount between"),
+        (("keys", "anm-sk-canary", "budgets"), [{"period": "year", "usd": "1"}], '"year" is not one of'),
+        (("limits",), {"lease_s": 1, "renew_s": 2}, "limits.renew_s: 2 is not at most lease_s (1)"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(path: tuple[str, ...], value: object, problem: str) -> None:
+    """Each at its place, before anything starts."""
+    document = changed(*path, to=value)
+    document["tiers"]["pro"].pop("rpm", None)
+
+    (told,) = problems(document)
+
+    assert problem in told
+
+
 @pytest.mark.parametrize(
     ("path", "value", "place"),
     [
         (("policies",), {"default": {}}, "policies"),
-        (("tiers", "pro", "burst"), {"capacity": 600}, "tiers.pro.burst"),
-        (("tiers", "pro", "tpm"), 400000, "tiers.pro.tpm"),
-        (("tiers", "pro", "weighted_tokens_per_month"), 1, "tiers.pro.weighted_tokens_per_month"),
-        (("tiers", "pro", "overage_usd_per_million"), "1.20", "tiers.pro.overage_usd_per_million"),
-        (("keys", "anm-sk-canary", "budget_usd"), "5.00", "keys.(number 1).budget_usd"),
         (("keys", "anm-sk-canary", "policy"), "default", "keys.(number 1).policy"),
         (("models", "gpt-4o", "price", "batch_factor"), "0.5", 'models."gpt-4o".price.batch_factor'),
     ],
@@ -261,7 +319,11 @@ def test_what_this_version_does_anyway_may_be_said(path: tuple[str | int, ...], 
         (("models",), [], "models: is not a table"),
         (("keys",), "anm-sk-canary", "keys: is not a table"),
         (("keys", "anm-sk-canary"), 1, "keys.(number 1): 1 is not a table"),
-        (("keys", "anm-sk-canary", "tier"), "gold", 'there is no tier "gold"; there are: enterprise, pro'),
+        (
+            ("keys", "anm-sk-canary", "tier"),
+            "gold",
+            'is no tier "gold"; there are: starter, pro, payg, enterprise',
+        ),
         (("keys", "sk-canary"), {"tenant": "a", "tier": "pro"}, 'keys.(number 2): the name is not "anm-sk-"'),
         (("keys", " anm-sk-canary"), {"tenant": "a", "tier": "pro"}, 'keys.(number 2): the name is not "anm-sk-"'),
         (("tiers", "pro", "classes"), ["mid", "gold"], "is not a list of"),

@@ -1,4 +1,4 @@
-"""Limits: one atomic admission per exchange, its slot given back at the end.
+"""Limits: one atomic admission per exchange, what it holds given back at the end.
 
 Counting a prompt is outside of a tier's limits: agents ask for dozens of counts in a burst, and neither may those take
 the places of answers, nor an answer under way keep a client from counting. It has limits of its own, since a count
@@ -7,51 +7,137 @@ costs work as well.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from gateway.core.accounts import Key, Tier
-from gateway.core.errors import INFLIGHT_CAP, ErrorKind, GatewayError
+from gateway.core.catalog import Mode, Model
+from gateway.core.errors import GatewayError
 from gateway.core.exchange import Answer, Exchange
-from gateway.core.ports import Counters, Order, Refused, Spent
+from gateway.core.money import Weight
+from gateway.core.ports import Admitted, Counters, Order, Refused, Spent
 from gateway.core.receipt import Receipt
+from gateway.dialects.answer_length import answer_bound, answers_asked
+from gateway.dialects.families import ANY_FAMILY
+from gateway.dialects.prompt_tokens import prompt_tokens_steps
+from gateway.pipeline.services import Clock
+from gateway.policy.worst_case import ANSWERED, WorstCase, worst_case
+from gateway.providers.families import family_of
 
 # The bursts that agents send have up to 25 counts. Ten a second come to a fifth of a core at the very worst: a count of
 # our own takes 0.5 ms for prose and 18 ms for noise (measured). No picture is fetched or converted for one.
 COUNTING = Tier("count", rpm=600, inflight=32)
 
 
-class Admit:
-    """Takes the key's slot or refuses with 429."""
+@dataclass(frozen=True, slots=True)
+class AdmissionRules:
+    """
+    Attributes:
+        modes: The factor of each mode.
+        stop_margin_tokens: How long before the end of what may be spent a stream is stopped.
+        assumed_output_tokens: The longest answer that tokens per minute are reserved for unasked.
+    """
 
-    def __init__(self, counters: Counters) -> None:
+    modes: Mapping[Mode, Weight]
+    stop_margin_tokens: int = 16
+    assumed_output_tokens: int = 4096
+
+
+class Admit:
+    """Takes from the key's limits all that the call may come to, or refuses it."""
+
+    def __init__(self, counters: Counters, clock: Clock, rules: AdmissionRules) -> None:
         self._counters = counters
+        self._clock = clock
+        self._rules = rules
+        self._weights = tuple([rules.modes[mode] for mode in ANSWERED])
 
     async def admit(self, exchange: Exchange) -> Answer | None:
         """Let *exchange* pass. Raises GatewayError when the key is over a limit."""
-        key = _holder(exchange)
-        verdict = await self._counters.admit(Order(key, exchange.request_id))
-        if key is exchange.key:
-            exchange.limits = verdict.limits
-        if isinstance(verdict, Refused):
-            message = _message(verdict.kind, key.tier)
-            raise GatewayError(verdict.kind, message, retry_after_s=verdict.retry_after_s)
+        if exchange.call.task == "count":
+            key = Key(f"{exchange.key.id}#count", exchange.key.tenant, COUNTING)
+            _pass(await self._counters.admit(Order(key, exchange.request_id)))
+            return None
+        model = exchange.model
+        if model is not None:
+            clock = self._clock
+            exchange.price = model.price_at(clock.epoch_s() - (clock.monotonic_s() - exchange.started_s))
+        case = None
+        if model is not None and exchange.refusal is None and _draws(exchange.key):
+            case = await self._worst_case(exchange, model)
+        verdict = await self._counters.admit(self._order(exchange, case))
+        exchange.limits = verdict.limits
+        admitted = _pass(verdict)
+        exchange.admitted_s = admitted.at_s
+        if case is not None:
+            self._grant(exchange, case, admitted)
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
-        """Give the slot back, and book what the call has come to."""
-        usage = receipt.usage
-        spent = Spent(usage.total_tokens, receipt.weighted_tokens, receipt.cost_nano_usd)
+        """Give back what is held, and book what the call has come to."""
+        spent = Spent(receipt.usage.total_tokens, receipt.weighted_tokens, receipt.cost_nano_usd)
         self._counters.settle(exchange.request_id, spent)
 
+    async def _worst_case(self, exchange: Exchange, model: Model) -> WorstCase:
+        call, price = exchange.call, exchange.price
+        routes = exchange.candidates
+        assert price is not None
+        family = family_of(routes[0].model, call.slug) if routes else ANY_FAMILY
+        steps = prompt_tokens_steps(call, family)
+        prompt = None
+        while prompt is None:  # in pieces: others are served in between
+            try:
+                next(steps)
+                await asyncio.sleep(0)
+            except StopIteration as end:
+                prompt = int(end.value)
+        return worst_case(
+            model,
+            routes,
+            prompt=prompt,
+            asked=answer_bound(call),
+            count=answers_asked(call),
+            price=price,
+            modes=self._weights,
+            margin=self._rules.stop_margin_tokens,
+        )
 
-def _holder(exchange: Exchange) -> Key:
-    """Whose places the exchange takes: its key's, or those that the key has for counts."""
-    key = exchange.key
-    return key if exchange.call.task == "answer" else Key(f"{key.id}#count", key.tenant, COUNTING)
+    def _order(self, exchange: Exchange, case: WorstCase | None) -> Order:
+        key, request_id, session_id = exchange.key, exchange.request_id, exchange.call.options.session_id
+        if case is None:
+            return Order(key, request_id, session_id)
+        money, weighted = case.draws(can_stop=exchange.call.stream)
+        asked = answer_bound(exchange.call)
+        assumed = self._rules.assumed_output_tokens * answers_asked(exchange.call) if asked is None else case.answer
+        tokens = case.prompt + min(case.answer, assumed)
+        return Order(key, request_id, session_id, tokens, weighted, money)
+
+    def _grant(self, exchange: Exchange, case: WorstCase, admitted: Admitted) -> None:
+        key = exchange.key
+        exchange.granted_nano_usd = admitted.granted_nano_usd if key.budgets else None
+        if exchange.call.stream:
+            weighted = admitted.granted_weighted if _is_capped(key.tier) else None
+            exchange.stop_tokens = case.stop_at(exchange.granted_nano_usd, weighted)
 
 
-def _message(kind: ErrorKind, tier: Tier) -> str:
-    """The sentence of *kind* with the limit that was met: the whole key's, as in the headers, not a worker's part."""
-    limit = tier.inflight if kind is INFLIGHT_CAP else tier.rpm
-    return f"{kind.message.removesuffix('.')}; its limit is {limit}."
+def _pass(verdict: Admitted | Refused) -> Admitted:
+    """*verdict*, or the error that it is: with the limit that was met, the whole key's, not a worker's part."""
+    if isinstance(verdict, Admitted):
+        return verdict
+    message = verdict.kind.message
+    if verdict.limit:
+        message = f"{message.removesuffix('.')}; its limit is {verdict.limit}."
+    raise GatewayError(verdict.kind, message, retry_after_s=verdict.retry_after_s)
+
+
+def _draws(key: Key) -> bool:
+    """Whether a call of *key* takes more than its place: only then is its prompt counted."""
+    return bool(key.budgets) or key.tier.tpm is not None or _is_capped(key.tier)
+
+
+def _is_capped(tier: Tier) -> bool:
+    return tier.weighted_tokens_per_month is not None and tier.overage_nano_usd_per_million is None
 
 
 class Refuse:

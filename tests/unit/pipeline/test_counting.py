@@ -17,7 +17,8 @@ from gateway.core.held import Part
 from gateway.core.money import Price
 from gateway.dialects.registry import DIALECTS
 from gateway.pipeline.run import Pipeline
-from gateway.pipeline.stages.admit import COUNTING, Admit
+from gateway.pipeline.services import Clock
+from gateway.pipeline.stages.admit import COUNTING, AdmissionRules, Admit
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.pictures import CheckPictures, PictureWorks
 from gateway.policy.breaker import BreakerRules
@@ -27,9 +28,11 @@ from tests.support.pictures import gif, image, jpeg, linked, png
 from tests.support.scripted_provider import EOF, JSON, NEVER, Play, fail, status
 from tests.support.virtual_time import START_S
 from tests.unit.pipeline.plays import RESET
-from tests.unit.pipeline.scene import MODES, ONE, Scene, at, virtual_loop
+from tests.unit.pipeline.scene import EPOCH_S, MODES, ONE, Scene, at, virtual_loop
 from tests.unit.receipts import receipt
 
+CLOCK = Clock(lambda: virtual_loop().time(), lambda: EPOCH_S, lambda: 0.0)
+RULES = AdmissionRules(MODES)
 COUNTED = Play((b'{"input_tokens":14,"context_management":{"original_input_tokens":20}}', EOF), headers=JSON)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Hello there"}],"tools":[]}'
 MODEL = Model("m", "mid", ONE, Price(10**6, 10**6, 10**6, 10**6), (), context_window=1000)
@@ -261,7 +264,7 @@ async def test_tr_30_answers_have_a_breaker_of_their_own() -> None:
 async def test_counts_take_no_places_of_answers() -> None:
     """A key of one request a minute, one at once, counts as often as agents do; its limit is left as it was."""
     store = MemoryCounters(virtual_loop().time)
-    admit, key = Admit(store), Key("key_1", "acme", Tier("tiny", rpm=1, inflight=1))
+    admit, key = Admit(store, CLOCK, RULES), Key("key_1", "acme", Tier("tiny", rpm=1, inflight=1))
 
     def exchange(number: int) -> Exchange:
         return Exchange(f"req_{number}", "trace", "count_tokens", call(), key, START_S)
@@ -280,7 +283,7 @@ async def test_counts_take_no_places_of_answers() -> None:
 async def test_counts_have_limits_of_their_own() -> None:
     """A flood of counts is refused like any other, and what was held is given back."""
     store = MemoryCounters(virtual_loop().time)
-    admit, key = Admit(store), Key("key_1", "acme", Tier("enterprise"))
+    admit, key = Admit(store, CLOCK, RULES), Key("key_1", "acme", Tier("enterprise"))
     held = [Exchange(f"req_{number}", "t", "count_tokens", call(), key, START_S) for number in range(33)]
     assert COUNTING.inflight == 32
     for each in held[:32]:
@@ -290,5 +293,5 @@ async def test_counts_have_limits_of_their_own() -> None:
         await admit.admit(held[32])
     admit.settle(held[0], receipt())
 
-    assert (caught.value.kind.code, caught.value.message[-3:]) == ("inflight_cap", "32.")
+    assert (caught.value.kind.code, caught.value.message[-11:]) == ("inflight_cap", "32 at once.")
     assert await admit.admit(held[32]) is None

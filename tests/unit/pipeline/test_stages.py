@@ -8,15 +8,18 @@ from gateway.core.accounts import Key, Tier
 from gateway.core.catalog import Catalog
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Exchange, Limits
-from gateway.pipeline.stages.admit import Admit, Refuse
+from gateway.pipeline.services import Clock
+from gateway.pipeline.stages.admit import AdmissionRules, Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.storage.memory import MemoryCounters
 from tests.support.notation import T
 from tests.support.scripted_provider import NEVER, Play, fail, tell
 from tests.support.virtual_time import START_S
 from tests.unit.pipeline.plays import GOOD, RESET
-from tests.unit.pipeline.scene import Scene, at, call, catalog, route, virtual_loop
+from tests.unit.pipeline.scene import EPOCH_S, MODES, Scene, at, call, catalog, route, virtual_loop
 
+CLOCK = Clock(lambda: virtual_loop().time(), lambda: EPOCH_S, lambda: 0.0)
+RULES = AdmissionRules(MODES)
 FEW = Key("key_few", "acme", Tier("few", rpm=2))
 ONE = Key("key_one", "acme", Tier("one", inflight=1))
 CHEAP = Key("key_cheap", "acme", Tier("cheap", classes=frozenset({"budget"})))
@@ -38,7 +41,7 @@ async def refusal(stage: Admit | Choose, of: Exchange) -> GatewayError:
 
 async def test_admission_tells_where_the_key_stands() -> None:
     """Admitted or refused, the limits are known; a refusal says when the key may come again."""
-    admit, exchanges = Admit(counters()), [exchange(FEW, name) for name in "abc"]
+    admit, exchanges = Admit(counters(), CLOCK, RULES), [exchange(FEW, name) for name in "abc"]
 
     first = await admit.admit(exchanges[0])
     await at(15.0)
@@ -48,7 +51,7 @@ async def test_admission_tells_where_the_key_stands() -> None:
     assert first is None
     assert [each.limits for each in exchanges] == [Limits(2, 1), Limits(2, 0), Limits(2, 0)]
     assert (error.kind.code, error.retry_after_s) == ("rate_limit_exceeded", 45.0)
-    assert error.message == "Too many requests this minute for this key; its limit is 2."
+    assert error.message == "Too many requests this minute for this key; its limit is 2 per minute."
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ async def test_admission_tells_where_the_key_stands() -> None:
 async def test_the_slot_is_given_back(play: Play) -> None:
     """It is taken while the exchange runs, and free however it ends."""
     store = counters()
-    admit = Admit(store)
+    admit = Admit(store, CLOCK, RULES)
     scene = Scene(play, before=(admit,))
     scene.exchange.key = ONE
     scene.start()
@@ -72,7 +75,7 @@ async def test_the_slot_is_given_back(play: Play) -> None:
         busy = await refusal(admit, exchange(ONE))
         scene.leave()
         assert busy.kind.code == "inflight_cap"
-        assert busy.message == "Too many requests of this key are running at once; its limit is 1."
+        assert busy.message == "Too many requests of this key are running at once; its limit is 1 at once."
 
     await scene.end()
 
@@ -81,7 +84,7 @@ async def test_the_slot_is_given_back(play: Play) -> None:
 
 async def test_the_slot_of_a_misspelt_model() -> None:
     """That there is no such model is told behind the limits, and what admission took is given back."""
-    admit = Admit(counters())
+    admit = Admit(counters(), CLOCK, RULES)
     scene = Scene(before=(Choose(Catalog({}, {})), admit, Refuse()))
     scene.exchange.key = ONE
 

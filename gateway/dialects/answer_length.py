@@ -1,0 +1,28 @@
+"""How long an answer may get, by what a call says of it: for what it may cost at worst."""
+
+from __future__ import annotations
+
+from gateway.core.call import Call
+from gateway.wire.values import decode_values
+
+_LIMITS = ("max_tokens", "max_completion_tokens")  # of either dialect
+_CHOICES = "n"  # answers at once, in OpenAI's
+
+
+def answer_bound(call: Call) -> int | None:
+    """Tokens that each answer to *call* has at most, by its own words; None where it does not say."""
+    said = [_number(call, name) for name in _LIMITS]
+    return min([number for number in said if number is not None], default=None)
+
+
+def answers_asked(call: Call) -> int:
+    """How many answers *call* asks for."""
+    return _number(call, _CHOICES) or 1
+
+
+def _number(call: Call, name: str) -> int | None:
+    raw = call.fields.get(name)
+    if raw is None:
+        return None
+    value = decode_values(raw)
+    return value if isinstance(value, int) and value > 0 else None

@@ -1,0 +1,104 @@
+"""What a call may come to at worst: what admission holds for it, and where a stream has to be stopped."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gateway.core.catalog import Mode, Model, Route
+from gateway.core.money import Price, Weight, charged, weigh
+from gateway.core.ports import Draw
+
+_NANO_PICO = 1000
+_BEGUN_TOKENS = 16  # of an answer that it is worth to begin for; as many as the margin by default. A choice
+
+
+class WorstCase(Struct, frozen=True):
+    """
+    Attributes:
+        answer: Tokens of all the answers that are asked for, at most.
+        rates: Pico-USD of a token of the prompt and of the answer at most.
+        weights: The factors of the heaviest way that it may take.
+        margin: Tokens that a stream is stopped before its end, since events are not counted one by one.
+    """
+
+    prompt: int
+    answer: int
+    rates: tuple[int, int]
+    weights: tuple[Weight, ...]
+    margin: int
+
+    def nano_usd(self, answer: int) -> int:
+        """The cost with an answer of so many tokens."""
+        return charged(self.prompt * self.rates[0] + answer * self.rates[1])
+
+    def weighted(self, answer: int) -> int:
+        """The weighted tokens with an answer of so many."""
+        return weigh(self.prompt + answer, *self.weights)
+
+    def draws(self, *, can_stop: bool) -> tuple[Draw, Draw]:
+        """
+        What is asked of budgets and of the allowance.
+
+        Args:
+            can_stop: Whether the answer can be stopped on the way, so that less than all of it will do.
+        """
+        least = min(self.answer, self.margin + _BEGUN_TOKENS) if can_stop else self.answer
+        return (
+            Draw(self.nano_usd(self.answer), self.nano_usd(least)),
+            Draw(self.weighted(self.answer), self.weighted(least)),
+        )
+
+    def stop_at(self, nano_usd: int | None, weighted: int | None) -> int | None:
+        """
+        The tokens of the answer at which it is to be stopped so that it stays within what was granted.
+
+        Args:
+            nano_usd: What is held for it; None where no budget bounds it. *weighted* is the same of the allowance.
+        """
+        most = self.answer
+        if nano_usd is not None and nano_usd < self.nano_usd(most):
+            most = min(most, (nano_usd * _NANO_PICO - self.prompt * self.rates[0]) // max(1, self.rates[1]))
+        if weighted is not None and weighted < self.weighted(most):
+            most = min(most, self._within(weighted))
+        return None if most >= self.answer else max(0, most - self.margin)
+
+    def _within(self, weighted: int) -> int:
+        """The longest answer that comes to at most *weighted*."""
+        tokens = weighted
+        for weight in self.weights:
+            tokens = tokens * weight.denominator // max(1, weight.numerator)
+        return tokens - self.prompt
+
+
+def worst_case(
+    model: Model,
+    routes: tuple[Route, ...],
+    *,
+    prompt: int,
+    asked: int | None,
+    count: int,
+    price: Price,
+    modes: tuple[Weight, ...],
+    margin: int,
+) -> WorstCase:
+    """
+    Args:
+        routes: Those that may serve it.
+        prompt: Tokens, by our estimate.
+        asked: The longest answer that the call itself allows; None where it does not say.
+        count: Answers that it asks for.
+        modes: Factors of the modes that it may turn out to be of.
+    """
+    most = model.max_output_tokens or max(1, model.context_window - prompt)
+    answer = min(asked, most) if asked is not None else most
+    provider = max([route.provider.weight for route in routes], key=_size)
+    weights = (provider, model.weight, max(modes, key=_size))
+    return WorstCase(prompt, answer * count, price.dearest(prompt), weights, margin)
+
+
+def _size(weight: Weight) -> float:
+    return weight.numerator / weight.denominator
+
+
+ANSWERED: tuple[Mode, ...] = ("realtime", "provider_cache")
+"""The modes of a call that a provider answers while its client waits."""

@@ -1,0 +1,336 @@
+"""
+The connection to the shared counters, and what a process owes them: it renews what its requests hold, tells what they
+have spent however late, and tells all of it again when the counters were lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gateway.aio import Tasks
+from gateway.core.ports import Spent
+from gateway.policy.verdict import Open
+from gateway.storage import redis_script
+from gateway.storage.redis_link import Link, RedisFailed, Word, open_link
+
+TICK_S = 2.0  # between two looks at the epoch: well within the default of `rejoin_s`
+AGAIN_S = 0.05  # after a failure: three in a row tell within half a second, without a call, that Redis is away
+RETRY_S = 0.5  # between two attempts to connect; calls do not wait for them
+CONNECT_S = 1.0  # a handshake with TLS to another region takes some 0.3 s
+STRIKES = 3  # failures in a row before Redis is not waited for any more
+AT_ONCE = 200  # requests that one renewal names: some 0.3 ms of Redis's time
+# What was settled is told again after a loss of the counters, for as long as its row may not be in the database yet.
+REMEMBERED_S = 60.0
+MOST_REMEMBERED = 100_000  # settlements of some 0.5 KB; beyond, the oldest are taken to be in the database
+LAST_WORDS_S = 0.5  # for settlements on their way when the process ends; without them holds wait for `hold_s`
+
+Settled = tuple[Open, Spent]
+
+
+@dataclass(frozen=True, slots=True)
+class SharingRules:
+    """
+    Attributes:
+        lease_ms: How long places are held without renewal, `hold_ms` money and tokens; see `Admission`.
+        rejoin_ms: How long calls that draw on accounts wait after the birth of an epoch.
+        blind_s: How long this process's part of the limits counts while Redis does not answer.
+    """
+
+    timeout_s: float = 0.1
+    lease_ms: int = 30_000
+    renew_s: float = 10.0
+    hold_ms: int = 900_000
+    rejoin_ms: int = 5_000
+    blind_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """
+    Whom the upkeep tells.
+
+    Attributes:
+        blind: Redis does not answer, and why; `sees` that it does again, and after how many seconds.
+        failed: A command failed, by the first word of the reply or `timeout` or `lost`.
+    """
+
+    blind: Callable[[str], None]
+    sees: Callable[[float], None]
+    failed: Callable[[str], None]
+
+
+class Upkeep:
+    """
+    Args:
+        on_change: Called when Redis is not waited for any more (True), and when it is again (False).
+
+    Attributes:
+        open: The requests of this process that hold something, by id.
+    """
+
+    def __init__(
+        self, url: str, rules: SharingRules, tasks: Tasks, *, on_change: Callable[[bool], None], observer: Observer
+    ) -> None:  # fmt: skip
+        self.open: dict[str, Open] = {}
+        self._url = url
+        self._rules = rules
+        self._tasks = tasks
+        self._on_change = on_change
+        self._observer = observer
+        self._link: Link | None = None
+        self._epoch = 0
+        self._is_stale = False  # another epoch was seen, and what this process holds is not known there
+        self._strikes = 0
+        self._blind_since_s: float | None = None
+        self._renewed_s = 0.0
+        self._settled: OrderedDict[str, tuple[Open, Spent, float]] = OrderedDict()
+        self._unsent: deque[Settled] = deque(maxlen=MOST_REMEMBERED)
+        self._sending: set[asyncio.Future[Any]] = set()
+        self._wake = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- life --
+
+    async def start(self) -> None:
+        """Try to connect once, and go on from there in a task of the house."""
+        await self._connect()
+        self._task = self._tasks.spawn(self._run(), name="limits.upkeep")
+
+    async def close(self) -> None:
+        """Let what is on its way arrive, for a moment, and leave."""
+        if self._task is not None:
+            self._task.cancel()
+        self._resend()
+        if self._sending:
+            await asyncio.wait(set(self._sending), timeout=LAST_WORDS_S)
+        if self._link is not None:
+            self._link.close()
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s()):
+                    await self._wake.wait()
+            self._wake.clear()
+            if self._link is None:
+                await self._connect()
+                continue
+            with suppress(RedisFailed):
+                await self._tick(self._link)
+
+    def _pause_s(self) -> float:
+        if self._link is None:
+            return RETRY_S if self.is_blind else 0.0
+        return AGAIN_S if self._strikes else TICK_S
+
+    # -- asking --
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether Redis is not waited for."""
+        return self._blind_since_s is not None
+
+    def blind_for_s(self) -> float:
+        """For how long it has not been."""
+        return 0.0 if self._blind_since_s is None else _now_s() - self._blind_since_s
+
+    async def ask(self, step: list[Word]) -> Any:
+        """
+        The reply to a step of the script.
+
+        Raises:
+            RedisFailed: There is none in time; at once where Redis is not waited for.
+        """
+        link = self._link
+        if link is None or not self._ready.is_set():
+            link = await self._new_link()
+        return await self._step(link, step)
+
+    async def _step(self, link: Link, step: list[Word]) -> Any:
+        """As `ask`, also while a new connection is not for everybody yet."""
+        try:
+            reply = await self._ask(link, step)
+        except RedisFailed as exc:
+            self._strike(link, exc)
+            raise
+        self._strikes = 0
+        return reply
+
+    async def _new_link(self) -> Link:
+        """The connection that takes the place of one that was lost a moment ago. Raises RedisFailed."""
+        if not self.is_blind:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._rules.timeout_s):
+                    await self._ready.wait()
+        if self._link is None or not self._ready.is_set():
+            raise RedisFailed("lost")
+        return self._link
+
+    async def _ask(self, link: Link, step: list[Word]) -> Any:
+        words, timeout_s = redis_script.evalsha(step), self._rules.timeout_s
+        try:
+            return await link.ask(*words, timeout_s=timeout_s)
+        except RedisFailed as exc:
+            if exc.code != "NOSCRIPT":
+                raise
+            await link.ask("SCRIPT", "LOAD", redis_script.script(), timeout_s=timeout_s)
+            return await link.ask(*words, timeout_s=timeout_s)
+
+    def _strike(self, link: Link, exc: RedisFailed) -> None:
+        self._observer.failed(exc.code)
+        if link is not self._link:
+            return
+        self._strikes += 1
+        if self._strikes >= STRIKES:
+            self._give_up(exc)
+            self._wake.set()
+
+    def _give_up(self, exc: RedisFailed) -> None:
+        """Go blind, until a new connection has done a first step."""
+        link, self._link = self._link, None
+        self._ready.clear()
+        if self._blind_since_s is None:
+            self._blind_since_s = _now_s()
+            self._on_change(True)  # noqa: FBT003 - a callback's only argument
+            self._observer.blind(f"{exc.code} {exc.detail}".strip())
+        if link is not None:
+            link.close()
+
+    # -- connecting --
+
+    async def _connect(self) -> None:
+        try:
+            link = await open_link(self._url, self._lost, timeout_s=CONNECT_S)
+        except RedisFailed as exc:
+            self._observer.failed(exc.code)
+            self._give_up(exc)
+            return
+        self._link, self._strikes = link, 0
+        try:
+            await link.ask("SCRIPT", "LOAD", redis_script.script(), timeout_s=CONNECT_S)
+            self._is_stale = True  # whatever its epoch is: what runs is to be renewed before anything is admitted
+            await self._tick(link)
+        except RedisFailed as exc:
+            self._observer.failed(exc.code)
+            self._give_up(exc)
+            return
+        except BaseException:
+            link.close()
+            raise
+        self._ready.set()
+        if self._blind_since_s is not None:
+            blind_s, self._blind_since_s = self.blind_for_s(), None
+            self._on_change(False)  # noqa: FBT003
+            self._observer.sees(blind_s)
+
+    def _lost(self) -> None:
+        """The connection is gone: a new one is tried at once, for which calls wait a moment."""
+        if self._link is not None and self._link.is_lost:
+            self._link = None
+            self._ready.clear()
+            self._wake.set()
+
+    # -- ticking --
+
+    def saw(self, epoch: int) -> None:
+        """A reply was of *epoch*: where that is another one, the counters have been lost."""
+        if epoch != self._epoch and not self._is_stale:
+            self._is_stale = True
+            self._wake.set()
+
+    async def _tick(self, link: Link) -> None:
+        """Look at the epoch, and do what is due. Raises RedisFailed."""
+        now_s = _now_s()
+        epoch, _, _ = await self._step(link, redis_script.tick(await self._run_id(link)))
+        self.saw(int(epoch))
+        if self._is_stale or now_s - self._renewed_s >= self._rules.renew_s:
+            self._renewed_s = now_s
+            await self._renew(link)
+        if self._is_stale:
+            self._is_stale, is_new = False, int(epoch) != self._epoch
+            self._epoch = int(epoch)
+            for open_, spent, _ in list(self._settled.values()) if is_new else ():
+                self._send(open_, spent)
+        self._resend()
+        self._forget(now_s)
+
+    async def _run_id(self, link: Link) -> str:
+        """
+        The server's own name for this run of it: another one under the same address is a replica that was promoted, and
+        may lack the last second. "" where it is not told.
+        """
+        try:
+            text = str(await link.ask("INFO", "server", timeout_s=self._rules.timeout_s))
+        except RedisFailed as exc:
+            if exc.is_reply:
+                return ""
+            self._strike(link, exc)
+            raise
+        return next((line.partition(":")[2] for line in text.splitlines() if line.startswith("run_id:")), "")
+
+    async def _renew(self, link: Link) -> None:
+        """Renew all that requests hold; what is not there is held again."""
+        rules = self._rules
+        for batch in _batches(list(self.open.values())):
+            missing = set(await self._step(link, redis_script.renew(batch, rules.lease_ms, rules.hold_ms)))
+            for open_ in batch:
+                if open_.parts and open_.request_id in missing and open_.request_id in self.open:
+                    link.send(*redis_script.evalsha(redis_script.register(open_, rules.hold_ms)))
+
+    # -- settling --
+
+    def settle(self, request_id: str, spent: Spent) -> Open:
+        """Have it told, now or later. A request that is not of this process is settled by its hold alone."""
+        open_ = self.open.pop(request_id, None)
+        if open_ is None:
+            open_ = Open(request_id)
+        elif open_.parts:
+            self._settled[request_id] = open_, spent, _now_s() + REMEMBERED_S
+        if not self.is_blind or open_.parts or open_.epoch > 0:  # else Redis has never heard of it
+            self._send(open_, spent)
+        return open_
+
+    def undo(self, open_: Open) -> None:
+        """Give back what a step may have taken whose reply nobody has seen."""
+        self._send(open_, Spent())
+
+    def _send(self, open_: Open, spent: Spent) -> None:
+        if self._link is None:
+            self._unsent.append((open_, spent))
+            return
+        future = self._link.send(*redis_script.evalsha(redis_script.settle(open_, spent)))
+        self._sending.add(future)
+        future.add_done_callback(partial(self._sent, open_, spent))
+
+    def _sent(self, open_: Open, spent: Spent, future: asyncio.Future[Any]) -> None:
+        self._sending.discard(future)
+        if future.cancelled() or future.exception() is not None:
+            self._unsent.append((open_, spent))  # telling it twice changes nothing
+        else:
+            self.saw(int(future.result()))
+
+    def _resend(self) -> None:
+        unsent, self._unsent = self._unsent, deque(maxlen=MOST_REMEMBERED)
+        for open_, spent in unsent:
+            self._send(open_, spent)
+
+    def _forget(self, now_s: float) -> None:
+        settled = self._settled
+        while settled and (len(settled) > MOST_REMEMBERED or next(iter(settled.values()))[2] <= now_s):
+            settled.popitem(last=False)
+
+
+def _batches(requests: list[Open]) -> Iterator[list[Open]]:
+    for start in range(0, len(requests), AT_ONCE):
+        yield requests[start : start + AT_ONCE]
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
