@@ -74,7 +74,7 @@ def parse_nano(text: str) -> int:
     """
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        raise ValueError("this is not a plain decimal of USD with at most nine places")
+        raise ValueError(f"{text!r} is not a plain decimal of USD with at most nine places")
     whole, places = match.groups(default="")
     return int(whole + places.ljust(9, "0"))
 
