@@ -39,6 +39,8 @@ class Postgres:
 
     port: int
     programs: Path
+    control: tuple[str | Path, ...] = ()
+    starting: tuple[str | Path, ...] = ()
 
     def url(self, database: str = "postgres", scheme: str = "postgresql") -> str:
         """The URL of *database*."""
@@ -53,6 +55,14 @@ class Postgres:
         """Make an empty database; returns its URL."""
         self.sql(f'CREATE DATABASE "{name}"')
         return self.url(name)
+
+    def stop(self) -> None:
+        """Stop the server, in the middle of whatever it does. For a cluster of one's own: others share the fixture."""
+        _run([*self.control, "stop", "-w", "-m", "fast"])
+
+    def start(self) -> None:
+        """Start it again, on the same port."""
+        _run([*self.control, "start", *self.starting])
 
 
 def programs() -> Path | None:
@@ -82,8 +92,9 @@ def cluster() -> Iterator[Postgres]:
     try:
         _run([*prefix, where / "initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N"])
         try:
-            _run([*control, "start", "-w", "-t", str(START_S), "-l", home / "log", "-o", options])
-            yield Postgres(port, where)
+            starting = ("-w", "-t", str(START_S), "-l", home / "log", "-o", options)
+            _run([*control, "start", *starting])
+            yield Postgres(port, where, tuple(control), starting)
         finally:
             if (data / "postmaster.pid").exists():
                 _run([*control, "stop", "-w", "-m", "immediate"])

@@ -1,0 +1,221 @@
+"""Keys of the database before the real gateway: made, revoked and without a database, from outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.core.credentials import make_secret
+from gateway.core.records import CLI, KeyDraft, Secret
+from gateway.settings import FileTerms
+from gateway.storage.accounts import SqlAccounts
+from gateway.storage.database import Database
+from gateway.storage.migrations import upgrade
+from tests.support.client import Client
+from tests.support.config import Config, standard
+from tests.support.frames import chat
+from tests.support.gateway import CHAT, Gateway
+from tests.support.notation import DONE, EOF_OK, FIN, R, T, U
+from tests.support.postgres import Postgres, cluster, postgres
+from tests.support.provider import FakeProvider
+
+__all__ = ["postgres"]
+
+REVOKED_WITHIN_S = 5.0  # issue 4
+ANSWER = [R(), T("a"), FIN(), U(7, 1), DONE, EOF_OK]
+STRANGER = make_secret("anm-sk", b"\7" * 32)
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database with its tables."""
+    made = f"sqlite:///{tmp_path}/gateway.db"
+    if request.param == "postgres":
+        found: Postgres = request.getfixturevalue("postgres")
+        made = found.create_database(f"wire_{next(_numbers)}")
+    upgrade(made)
+    return made
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    """The URL of a SQLite file with its tables."""
+    made = f"sqlite:///{tmp_path}/gateway.db"
+    upgrade(made)
+    return made
+
+
+def configured(base_url: str, url: str, **more: Any) -> Config:
+    return standard(base_url, storage={"database_url": url}, **more)
+
+
+@asynccontextmanager
+async def serving(url: str) -> AsyncIterator[tuple[FakeProvider, Gateway, SqlAccounts]]:
+    """A gateway on the database, its provider, and what another process does to the accounts."""
+    async with FakeProvider() as provider, elsewhere(url) as accounts:
+        provider.script("m", ANSWER)
+        async with Gateway(configured(provider.base_url, url)) as gateway:
+            yield provider, gateway, accounts
+
+
+@asynccontextmanager
+async def elsewhere(url: str) -> AsyncIterator[SqlAccounts]:
+    """What another process does to the accounts; there is a tenant."""
+    database = Database(url)
+    terms = FileTerms({})
+    accounts = SqlAccounts(database, lambda: terms, chance=os.urandom, now_ms=lambda: time.time_ns() // 1_000_000)
+    try:
+        await accounts.create_tenant(CLI, "acme", {"name": "acme", "tier": "enterprise", "budgets": ()})
+        yield accounts
+    finally:
+        await database.close()
+
+
+async def key_of(accounts: SqlAccounts, **fields: Any) -> Secret:
+    return await accounts.create_key(CLI, KeyDraft("acme", "a key", **fields))
+
+
+async def status(client: Client) -> int:
+    return (await client.request("GET", "/v1/models")).status
+
+
+async def refused_after(client: Client, since_s: float) -> float:
+    """Seconds from *since_s* until the key of *client*, which is asked all the time, is refused."""
+    while await status(client) != 401:  # noqa: ASYNC110 - only the gateway knows
+        await asyncio.sleep(0.05)
+    return time.monotonic() - since_s
+
+
+async def test_revoked_everywhere(url: str) -> None:
+    """A key that is revoked elsewhere is refused by every process within five seconds; others go on."""
+    async with FakeProvider() as provider, elsewhere(url) as accounts:
+        config = configured(provider.base_url, url)
+        async with Gateway(config) as one, Gateway(config) as two:
+            gone, stays = await key_of(accounts), await key_of(accounts)
+            clients = [gateway.client(gone.text) for gateway in (one, two)]
+            before = [await status(client) for client in clients]
+            await accounts.revoke_key(CLI, gone.key.id, now=False)
+            since_s = time.monotonic()
+            async with asyncio.timeout(30):
+                took_s = await asyncio.gather(*(refused_after(client, since_s) for client in clients))
+            others = [await status(gateway.client(stays.text)) for gateway in (one, two)]
+            late = await clients[0].request("GET", "/v1/models")
+            stranger = await one.client(STRANGER).request("GET", "/v1/models")
+
+    assert before == others == [200, 200]
+    assert max(took_s) <= REVOKED_WITHIN_S
+    assert _masked(late.body) == _masked(stranger.body)
+    assert _headers(late) == _headers(stranger)
+
+
+def _masked(body: bytes) -> bytes:
+    """*body* without the request's id."""
+    at = body.index(b"req_")
+    return body[:at] + body[at + 36 :]
+
+
+def _headers(reply: Any) -> list[tuple[str, str]]:
+    return sorted((name, value) for name, value in reply.headers if "req" not in name and name != "date")
+
+
+async def test_kinds_of_keys(url: str) -> None:
+    """An admin key calls no model, and a key for models opens nothing of the API; each is simply unknown there."""
+    async with serving(url) as (_, gateway, accounts):
+        admin, caller = await key_of(accounts, rights=("manage",)), await key_of(accounts)
+        statuses = {
+            (path, name): (await gateway.client(made.text).request("GET", path)).status
+            for path in ("/v1/models", "/anoman/v1/keys")
+            for name, made in (("admin", admin), ("caller", caller))
+        }
+        listed = (await gateway.client(admin.text).request("GET", "/anoman/v1/keys")).json
+
+    assert statuses == {
+        ("/v1/models", "admin"): 401,
+        ("/v1/models", "caller"): 200,
+        ("/anoman/v1/keys", "admin"): 200,
+        ("/anoman/v1/keys", "caller"): 401,
+    }
+    assert {key["id"] for key in listed["data"]} == {admin.key.id, caller.key.id}
+
+
+async def test_expired(url: str) -> None:
+    """A key is refused from its last moment on, without anything being done."""
+    async with serving(url) as (_, gateway, accounts):
+        ends_ms = time.time_ns() // 1_000_000 + 3000
+        made = await key_of(accounts, expires_ms=ends_ms)
+        before = await status(gateway.client(made.text))
+        async with asyncio.timeout(30):
+            await refused_after(gateway.client(made.text), 0)
+        at_ms = time.time_ns() // 1_000_000
+
+    assert before == 200
+    assert at_ms >= ends_ms
+
+
+async def test_without_a_database(tmp_path: Path) -> None:
+    """When Postgres stops, keys that have been used go on, static ones too; a new one is 503, not 401; and it works
+    again, with what was revoked meanwhile, when Postgres is back."""
+    with cluster() as server:
+        url = server.create_database("gateway")
+        await asyncio.to_thread(upgrade, url)
+        async with FakeProvider() as provider, Gateway(configured(provider.base_url, url)) as gateway:
+            provider.script("m", ANSWER)
+            async with elsewhere(url) as accounts:
+                known, unseen = await key_of(accounts), await key_of(accounts)
+                assert await status(gateway.client(known.text)) == 200
+            await asyncio.to_thread(server.stop)
+            lost = await _until(gateway.client(unseen.text), 503)
+            during = [await status(gateway.client(known.text)) for _ in range(20)]
+            static = await status(gateway.client())
+            answered = await gateway.client(known.text).request("POST", CHAT, chat("m"))
+            await asyncio.to_thread(server.start)
+            await _until(gateway.client(unseen.text), 200)
+            await gateway.logged("storage.found")
+
+    assert (lost.json["error"]["code"], lost.headers.get("retry-after")) == ("storage_unavailable", "2")
+    assert during == [200] * 20
+    assert (static, answered.status) == (200, 200)
+
+
+async def _until(client: Client, wanted: int) -> Any:
+    async with asyncio.timeout(30):
+        while (reply := await client.request("GET", "/v1/models")).status != wanted:  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.1)
+    return reply
+
+
+async def test_without_tables(postgres: Postgres) -> None:
+    """On a database that nobody has migrated the gateway serves static keys, and says what to do."""
+    url = postgres.create_database(f"wire_{next(_numbers)}")
+
+    async with FakeProvider() as provider, Gateway(configured(provider.base_url, url)) as gateway:
+        (line,) = await gateway.logged("storage.unprepared")
+        static = await status(gateway.client())
+        stranger = (await gateway.client(STRANGER).request("GET", "/v1/models")).status
+
+    assert "run gateway migrate" in line["reason"]
+    assert (static, stranger) == (200, 503)
+
+
+async def test_secret_is_nowhere(file_url: str, tmp_path: Path) -> None:
+    """Neither the log nor the database's files hold a secret that was used."""
+    async with serving(file_url) as (_, gateway, accounts):
+        made = await key_of(accounts)
+        await gateway.client(made.text).request("POST", CHAT, chat("m"))
+        await gateway.client(made.text).request("POST", CHAT, chat("none"))
+        lines = await gateway.settled(2)
+
+    written = str(gateway.log) + gateway.stderr
+    files = b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file())  # noqa: ASYNC240
+    assert {line["key_id"] for line in lines} == {made.key.id}
+    assert made.text[7:-4] not in written
+    assert made.text[7:-4].encode() not in files
