@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from typing import Literal
 
@@ -12,8 +11,6 @@ from gateway.core.money import Price, Weight
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 AttemptResult = Literal["open", "ok", "failed", "cancelled"]
-
-_KEY_DIGITS = 32  # 128 bits: two sessions do not meet
 
 
 class Way(Struct, frozen=True, gc=False, array_like=True):
@@ -34,7 +31,7 @@ class Admission(Struct, frozen=True, gc=False, array_like=True):
     version that wrote them.
 
     Attributes:
-        session_key: See `session_key`.
+        session_key: See `accounts.session_key`.
         prompt_tokens: Our count, or less.
         price: That of the moment of admission, and `price_version` its name.
         weights: The factors of the model's class, and of calls that a provider's prompt cache did not or did serve.
@@ -94,17 +91,6 @@ class Booking(Struct, frozen=True, gc=False, array_like=True):
     admitted_ms: int
     sent: tuple[Sent, ...] = ()
     is_reconciled: bool = False
-
-
-def session_key(tenant: str, session_id: str | None) -> str | None:
-    """
-    By what budgets know a session: the digest of *tenant* and *session_id*, which is the caller's word.
-
-    None where the call is of none.
-    """
-    if session_id is None:
-        return None
-    return hashlib.sha256(f"{tenant}\0{session_id}".encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_DIGITS]
 
 
 @lru_cache(maxsize=4096)  # of every price in the catalogue; making it takes 8 us, asking for it a twentieth

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.core.booking import Admission, Way, session_key, version_of
+from gateway.core.accounts import session_key
+from gateway.core.booking import Admission, Way, version_of
 from gateway.core.call import Call
 from gateway.core.errors import LEDGER_UNAVAILABLE, GatewayError
 from gateway.core.exchange import NOWHERE, Answer, Exchange
@@ -46,6 +47,7 @@ class Record:
 
     def _admission(self, exchange: Exchange) -> Admission:
         model, call, key, modes = exchange.model, exchange.call, exchange.key, self._tariff.modes
+        session_id = call.options.session_id
         assert model is not None  # else the call has been refused
         epoch_s = self._clock.epoch_s()
         started_s = epoch_s - (self._clock.monotonic_s() - exchange.started_s)
@@ -56,7 +58,7 @@ class Record:
             exchange.trace_id,
             key.tenant,
             key.id,
-            session_key(key.tenant, call.options.session_id),
+            session_key(key.tenant, session_id) if session_id is not None else None,
             exchange.endpoint,
             call.slug,
             call.stream,
