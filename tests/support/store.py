@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from gateway.storage.migrations import upgrade
 from tests.support.config import Config
@@ -35,6 +36,15 @@ class Store:
         try:
             with connection:
                 return connection.execute(statement, values).fetchall()
+        finally:
+            connection.close()
+
+    def rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
+        """As `sql`, each row by the names of its columns."""
+        connection = sqlite3.connect(self.path, timeout=10)
+        try:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(statement, values)]
         finally:
             connection.close()
 
