@@ -14,7 +14,7 @@ from tests.support.redis import Redis
 from .books import Books, read_books
 from .customers import Customers
 from .plan import Disturbance, Kind, plan
-from .processes import ProviderProcess
+from .processes import ProviderProcess, gateway_command
 from .rest import Rest, leftovers
 from .service import Service
 from .stores import Database
@@ -52,9 +52,9 @@ class Stage:
     service: Service
     keys: list[Customer]
     database_url: str
+    config: Path
     database: Database | None = None
     redis: Redis | None = None
-    home: Path = Path()
     acts: dict[Kind, Callable[[float], Awaitable[None]]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +120,7 @@ async def soak(order: Order, stage: Stage) -> Soaked:
         disturbing = group.create_task(_disturb(disturbances, stage, customers))
     rest = Rest(memory=_drift(await memory, stage.service, order.calls))
     await _quiet(stage, rest)
+    rest.verified = await gateway_command(stage.config, "ledger", "verify")
     await stage.service.stop()
     attempts = await stage.provider.stop()
     evidence = Evidence(

@@ -18,6 +18,20 @@ ROOT = Path(__file__).resolve().parents[2]
 _END_S = 30.0  # it writes some 20 MB on its way out
 
 
+async def gateway_command(config: Path, *words: str) -> tuple[int, str]:
+    """Exit code and output of `python -m gateway` with the settings in *config*."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", *words, "--config", str(config)),
+        cwd=ROOT,
+        env={**os.environ},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode("utf-8", "replace")
+
+
 class ProviderProcess:
     """`python -m tests.soak.provider`."""
 

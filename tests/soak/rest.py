@@ -24,11 +24,13 @@ class Rest:
         memory: Bytes that its worst worker grew by; None where it was not measured.
         left: What was not gone, by name.
         quiet_s: How long it took to come to rest.
+        verified: Exit code and words of `gateway ledger verify`.
     """
 
     memory: int | None = None
     left: dict[str, int] = field(default_factory=dict)
     quiet_s: float = 0.0
+    verified: tuple[int, str] | None = None
 
 
 async def leftovers(gateway: Gateway, provider: ProviderProcess, redis: Redis | None) -> dict[str, int]:
@@ -44,8 +46,19 @@ async def leftovers(gateway: Gateway, provider: ProviderProcess, redis: Redis | 
 
 
 def held(redis: Redis) -> dict[str, int]:
-    """Leases and holds that the counters still keep."""
-    return {}
+    """Leases and holds that the counters still keep, and what is held of accounts."""
+    names = redis.keys()
+    accounts = [name for name in names if ":account:" in name and redis.command("TYPE", name) == "hash"]
+    return {
+        "leases": sum(_whole(redis.command("ZCARD", name)) for name in names if ":running:" in name),
+        "holds": sum(":hold:" in name for name in names),
+        "held of accounts": sum(_whole(redis.command("HGET", name, "held")) for name in accounts),
+    }
+
+
+def _whole(reply: object) -> int:
+    """A number, however it is written; None where there is nothing."""
+    return int(str(reply)) if reply is not None else 0
 
 
 def judge_rest(rest: Rest, verdict: Verdict) -> None:
@@ -53,6 +66,8 @@ def judge_rest(rest: Rest, verdict: Verdict) -> None:
     for name, count in rest.left.items():
         if count:
             verdict.blame("left behind", name, count)
+    if rest.verified is not None and rest.verified[0]:
+        verdict.blame("ledger verify", "-", rest.verified)
     verdict.figures["seconds until all was settled"] = round(rest.quiet_s, 1)
     if rest.memory is not None:
         verdict.figures["memory, KiB grown by the worst worker"] = rest.memory // 1024

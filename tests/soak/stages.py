@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +13,7 @@ from tests.support.config import Config, toml
 from tests.support.redis import server as redis_server
 
 from .conductor import Stage
-from .processes import ROOT, provider_process
+from .processes import gateway_command, provider_process
 from .service import Service
 from .stores import database
 from .world import Customer, configuration
@@ -35,24 +33,20 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gateway-soak-")))
         provider = await stack.enter_async_context(provider_process(home))
         ledger = {"directory": str(home / "spool")}
+        path = home / "gateway.toml"  # for commands; each generation has a copy of its own
         if place == "alone":
             url = f"sqlite:///{home / 'gateway.db'}"
             config = configuration(provider.url, keys, storage={"database_url": url}, ledger=ledger, **more)
-            yield Stage(provider, Service(config, 1, _OF_KILLS), keys, url, home=home)
+            path.write_text(toml(config))
+            yield Stage(provider, Service(config, 1, _OF_KILLS), keys, url, path)
             return
         postgres, redis = stack.enter_context(database()), stack.enter_context(redis_server())
         url = postgres.database("soak")
         storage = {"database_url": url, "redis_url": redis.url}
         config = configuration(provider.url, keys, storage=storage, ledger=ledger, **more)
-        await _migrate(config, home)
-        yield Stage(provider, Service(config, workers, _OF_KILLS | _OF_OUTAGES), keys, url, postgres, redis, home)
-
-
-async def _migrate(config: Config, home: Path) -> None:
-    path = home / "migrate.toml"
-    path.write_text(toml(config))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", "migrate", "--config", str(path), cwd=ROOT, stdout=asyncio.subprocess.DEVNULL
-    )
-    if await process.wait():
-        raise RuntimeError(f"gateway migrate ended with {process.returncode}")
+        path.write_text(toml(config))
+        code, output = await gateway_command(path, "migrate")
+        if code:
+            raise RuntimeError(f"gateway migrate: {output}")
+        service = Service(config, workers, _OF_KILLS | _OF_OUTAGES)
+        yield Stage(provider, service, keys, url, path, postgres, redis)

@@ -240,10 +240,15 @@ def test_corrected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "rule"), [(Rest(left={"leases": 1}), "left behind"), (Rest(memory=DRIFT_BYTES + 1), "memory")]
+    ("rest", "rule"),
+    [
+        (Rest(left={"leases": 1}), "left behind"),
+        (Rest(memory=DRIFT_BYTES + 1), "memory"),
+        (Rest(verified=(1, "missing 1")), "ledger verify"),
+    ],
 )
 def test_leaks(rest: Rest, rule: str) -> None:
-    """A lease that is still held, and memory that grew, are offences."""
+    """A lease that is still held, memory that grew, and what the gateway itself finds wrong are offences."""
     verdict = Verdict()
 
     judge_rest(rest, verdict)
