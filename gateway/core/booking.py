@@ -27,8 +27,8 @@ class Admission(Struct, frozen=True, gc=False, array_like=True):
     """
     Everything from which the rows of an exchange can be drawn up, should nothing else of it be left.
 
-    No word of a caller is in it but the model's name. New members go to the end, with a default: records outlive the
-    version that wrote them.
+    No word of a prompt is in it. New members go to the end, with a default: records outlive the version that wrote
+    them.
 
     Attributes:
         session_key: See `accounts.session_key`.
@@ -37,6 +37,8 @@ class Admission(Struct, frozen=True, gc=False, array_like=True):
         weights: The factors of the model's class, and of calls that a provider's prompt cache did not or did serve.
         ways: Every route that may be asked.
         admitted_ms: Epoch milliseconds by the clock of the counters; `started_ms` by ours.
+        user: As in `Receipt`, like `session_id` and `agent_id`: a session's totals are the sums of its calls, whatever
+            became of their processes.
     """
 
     request_id: str
@@ -57,6 +59,9 @@ class Admission(Struct, frozen=True, gc=False, array_like=True):
     admitted_ms: int
     started_ms: int
     source: str | None = None
+    user: str | None = None
+    session_id: str | None = None
+    agent_id: str | None = None
 
 
 class Sent(Struct, frozen=True, gc=False, array_like=True):

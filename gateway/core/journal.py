@@ -228,9 +228,9 @@ def _receipt(
         cost_nano_usd=charged(admission.price.cost(usage)) if is_paid else 0,
         note=CRASH,
         params=ALL_PARAMS,
-        user=None,
-        session_id=None,
-        agent_id=None,
+        user=admission.user,
+        session_id=admission.session_id,
+        agent_id=admission.agent_id,
         ttfb_ms=None,
         ttft_ms=None,
         total_ms=0.0,  # nobody knows when it ended

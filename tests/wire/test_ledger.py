@@ -88,12 +88,15 @@ async def test_a_clean_exit_leaves_no_journal(tmp_path: Path) -> None:
 
 
 async def test_killed_in_a_stream(tmp_path: Path) -> None:
-    """A stream whose process is killed is charged by the next one: for its prompt, and the tokens that had come."""
+    """A stream whose process is killed is charged by the next one, its prompt and what had come, and to its session."""
     books = Ledger(tmp_path)
     async with FakeProvider() as provider:
         provider.script("m", [R(), T("One "), T("two "), T("three"), HANG])
         config = standard(provider.base_url, **books.sections)
-        async with Gateway(config) as gateway, gateway.client().stream(CHAT, chat("m")) as stream:
+        async with (
+            Gateway(config) as gateway,
+            gateway.client(anoman_session_id="s-1").stream(CHAT, chat("m", user="u-1")) as stream,
+        ):
             await told(stream, b"three")
             gateway.expected_exit = KILLED
             gateway.signal(signal.SIGKILL)
@@ -111,5 +114,6 @@ async def test_killed_in_a_stream(tmp_path: Path) -> None:
     ]
     assert [(row["prompt_tokens"], row["completion_tokens"]) for row in ledger] == [(5, 3), (5, 3)]
     assert ledger[0]["cost_nano_usd"] == 5 * 2500 + 3 * 10_000
-    assert [trace["failure_reason"] for trace in books.rows("traces")] == ["crash"]
+    assert [(row["failure_reason"], row["user"]) for row in books.rows("traces")] == [("crash", "u-1")]
+    assert [(row["session_id"], row["cost_nano_usd"]) for row in books.rows("sessions")] == [("s-1", 42_500)]
     assert books.journals == []

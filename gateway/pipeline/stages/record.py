@@ -75,6 +75,9 @@ class Record:
             int((exchange.admitted_s or epoch_s) * 1000),
             int(started_s * 1000),
             exchange.source,
+            call.user,
+            call.options.session_id,
+            call.options.agent_id,
         )  # fmt: skip
 
 

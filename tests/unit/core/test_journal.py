@@ -106,6 +106,15 @@ def test_reconciling_weighs() -> None:
     assert (plain.weighted_tokens, cached.weighted_tokens) == (15 * 2, 16)
 
 
+def test_reconciling_names() -> None:
+    """Whose call it was is known after a crash too: sums by user, session and agent are those of the ledger."""
+    case = Open(Admitted(admission(user="u", session_id="s", agent_id="a")))
+
+    receipt = reconcile(case, None, bill_interrupted=True, now_ms=NOW_MS)
+
+    assert (receipt.user, receipt.session_id, receipt.agent_id) == ("u", "s", "a")
+
+
 def test_broken_streams_may_be_waived() -> None:
     """Where interrupted answers are not billed, neither is one that a crash interrupted; its cost is known."""
     charge, cost = rows(reconciled(Progress((1,), 4), bill_interrupted=False))
