@@ -39,7 +39,7 @@ from gateway.metrics import MetricsRecorder
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Services
-from gateway.pipeline.stages.admit import AdmissionRules, Admit, Refuse
+from gateway.pipeline.stages.admit import Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
 from gateway.pipeline.stages.pictures import CheckPictures, PictureTimes, PictureWorks
@@ -51,6 +51,7 @@ from gateway.policy.retry import RetryRules
 from gateway.policy.strangers import Strangers
 from gateway.providers.presets import PRESETS
 from gateway.rules import (
+    admission_rules,
     breaker_rules,
     budget_rules,
     deadlines,
@@ -60,6 +61,7 @@ from gateway.rules import (
     room,
     secrets,
     server_limits,
+    sharing_rules,
     upstream_limits,
 )
 from gateway.settings import FileTerms, Settings, SettingsError, build_catalog, build_keys
@@ -67,6 +69,7 @@ from gateway.siblings import Siblings
 from gateway.storage.idempotency import SqlReplays
 from gateway.storage.open import Watchers, open_stores
 from gateway.storage.preparing import prepare
+from gateway.storage.redis_upkeep import Observer
 from gateway.telemetry import LogRecorder, RefusalLog, Telemetry
 from gateway.upstream.client import AiohttpUpstream
 from gateway.upstream.guarded import GuardedClient
@@ -168,10 +171,12 @@ class App:
             FileTerms(settings.tiers),
             database_url=settings.storage.database_url,
             tasks=self._tasks,
-            watchers=Watchers(self._storage_changed, self._key_unusable),
+            watchers=self._watchers(),
             clock_s=time.monotonic,
             epoch_s=time.time,
             workers=settings.server.workers,
+            redis_url=settings.storage.redis_url,
+            sharing=sharing_rules(settings),
         )
         self._journal = open_journal(settings, self._stores, telemetry, metrics, Tasks(self._report_crash))
         self._exit_by_s: float | None = None
@@ -201,6 +206,15 @@ class App:
             new_request_id=new_request_id,
         )
 
+    def _watchers(self) -> Watchers:
+        log = self._telemetry.log
+        observer = Observer(
+            blind=lambda reason: log.warning(events.LIMITS_BLIND, reason=clean(reason)),
+            sees=self._sees_again,
+            failed=self._metrics.limits_failed,
+        )
+        return Watchers(self._storage_changed, self._key_unusable, observer)
+
     def _hooks(self, new_request_id: Callable[[], str]) -> Hooks:
         return Hooks(
             new_request_id=new_request_id,
@@ -221,6 +235,7 @@ class App:
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
             await self._prepare_storage()
+            await self._stores.counters.start()
             await loop.run_in_executor(None, warm_up)
             warm_up()  # again, for the library keeps 16 MB for each thread: the first cancel would wait 16 ms for them
             _settle_memory()
@@ -318,6 +333,7 @@ class App:
         self._siblings.close()
         await self._server.shutdown(FORCE_S)
         await self._replays.close(FORCE_S)
+        await self._stores.counters.close()
         # Those that may hang for longer come last.
         for close in (self._fetcher.close, self._upstream.close):
             try:
@@ -346,9 +362,7 @@ class App:
         # depends on the model and its routes, and may be much.
         times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
         works = PictureWorks(self._fetcher, self._stills, picture_rules(settings), times)
-        bounds = settings.limits
-        rules = AdmissionRules(catalog.modes, bounds.stop_margin_tokens, bounds.assumed_output_tokens)
-        admit = Admit(self._stores.counters, _CLOCK, rules)
+        admit = Admit(self._stores.counters, _CLOCK, admission_rules(settings, catalog))
         record = Record(self._journal, services.tariff, _CLOCK)
         stages = (Choose(catalog), Measure(), admit, Refuse(), CheckPictures(works), record)
         return Site(
@@ -385,6 +399,10 @@ class App:
             self._telemetry.log.info(events.STORAGE_FOUND)
         else:
             self._telemetry.log.error(events.STORAGE_LOST, reason=clean(str(outage)))
+
+    def _sees_again(self, blind_s: float) -> None:
+        self._metrics.limits_blind(blind_s)
+        self._telemetry.log.info(events.LIMITS_SHARED, blind_s=round(blind_s, 3))
 
     def _key_unusable(self, key_id: str, reason: str) -> None:
         self._telemetry.log.error(events.KEY_UNUSABLE, key_id=key_id, reason=clean(reason))

@@ -36,6 +36,14 @@ _CANCEL_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.5, 2.0)
 MAX_RECEIPTS = 32  # not counted yet: it takes some 0.1 ms to count them
 
 
+# Of Redis (its documentation, "Redis serialization protocol" and the texts of server.c), besides our own two: replies
+# of a proxy in between could make a series each.
+LIMITS_FAILURES = frozenset({
+    "timeout", "lost", "NOSCRIPT", "READONLY", "OOM", "LOADING", "MASTERDOWN", "MISCONF", "BUSY", "NOAUTH", "WRONGPASS",
+    "NOPERM", "MOVED", "CLUSTERDOWN", "ERR",
+})  # fmt: skip
+
+
 class MetricsRecorder:
     """
     Every metric of one process, as a ledger and more. Calls cost microseconds and never block; one thread makes them.
@@ -88,6 +96,8 @@ class MetricsRecorder:
         self._dropped = counter("gateway_log_lines_dropped", "Log lines lost because the output was not read.")
         self._buried = counter("gateway_dead_letters", "Exchanges that the database refused for what is in them.")
         self._reconciled = counter("gateway_reconciled", "Exchanges that were brought to an end for a dead process.")
+        self._limits_failed = counter("gateway_limits_failures", "Failures of the shared counters.", "code")
+        self._limits_blind = counter("gateway_limits_blind_seconds", "Time without the shared counters, once over.")
         self._tokens = counter("gateway_usage_tokens", "Tokens by kind.", "kind")
 
     def _make_histograms(self) -> None:
@@ -174,6 +184,14 @@ class MetricsRecorder:
 
     def credential_refused(self, provider: str) -> None:
         self._refused.labels(provider).inc()
+
+    def limits_failed(self, code: str) -> None:
+        """A command to the shared counters had no good reply: the first word of the error, `timeout` or `lost`."""
+        self._limits_failed.labels(code if code in LIMITS_FAILURES else "other").inc()
+
+    def limits_blind(self, seconds: float) -> None:
+        """The shared counters answer again, after so many seconds."""
+        self._limits_blind.inc(seconds)
 
     def lines_dropped(self, count: int) -> None:
         """May be called from any thread."""

@@ -8,10 +8,12 @@ from gateway.core.catalog import Catalog
 from gateway.http.recording import Room
 from gateway.http.server import ServerLimits
 from gateway.pipeline.services import Deadlines
+from gateway.pipeline.stages.admit import AdmissionRules
 from gateway.policy.breaker import BreakerRules, BudgetRules
 from gateway.policy.pictures import PictureRules
 from gateway.settings import Settings, build_keys
 from gateway.storage.idempotency import IdempotencyRules
+from gateway.storage.redis_upkeep import SharingRules
 from gateway.upstream.client import UpstreamLimits
 
 
@@ -76,6 +78,23 @@ def server_limits(settings: Settings) -> ServerLimits:
         keepalive_s=server.keepalive_s,
         write_stall_s=settings.stream.write_stall_s,
         max_connections=server.max_connections,
+    )
+
+
+def admission_rules(settings: Settings, catalog: Catalog) -> AdmissionRules:
+    limits = settings.limits
+    return AdmissionRules(catalog.modes, limits.stop_margin_tokens, limits.assumed_output_tokens)
+
+
+def sharing_rules(settings: Settings) -> SharingRules:
+    limits = settings.limits
+    return SharingRules(
+        timeout_s=limits.redis_timeout_ms / 1000,
+        lease_ms=int(limits.lease_s * 1000),
+        renew_s=limits.renew_s,
+        hold_ms=int(limits.hold_s * 1000),
+        rejoin_ms=int(limits.rejoin_s * 1000),
+        blind_s=limits.blind_s,
     )
 
 

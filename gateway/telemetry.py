@@ -79,6 +79,13 @@ STORAGE_LOST = _event(
     "storage.lost", "error", "The database does not answer; known keys go on, and what is to be written waits."
 )
 STORAGE_FOUND = _event("storage.found", "info", "The database answers again.")
+LIMITS_BLIND = _event(
+    "limits.blind",
+    "warning",
+    "The Redis of the shared limits does not answer, or refuses: each process goes by its part of them, and calls that "
+    "a budget bounds are refused ([limits.md](limits.md)).",
+)
+LIMITS_SHARED = _event("limits.shared", "info", "It answers again; `blind_s` is for how long it did not.")
 STORAGE_UNPREPARED = _event(
     "storage.unprepared", "error", "The database has not the tables of this version; keys of the file are served."
 )

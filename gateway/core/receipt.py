@@ -254,7 +254,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         usage, basis = NO_USAGE, "none"
     parts = [tried for tried in exchange.attempts if tried.usage is not None]
     started_epoch_s = epoch_s - (now_s - exchange.started_s)
-    is_paid = _was_stopped(exchange) or is_charged(outcome, usage, bill_interrupted=tariff.bill_interrupted)
+    is_paid = is_charged(_ending(exchange, outcome), usage, bill_interrupted=tariff.bill_interrupted)
     weighted, cost = _owed(exchange, usage, parts, tariff, started_epoch_s) if is_paid else (0, 0)
     provider = route.provider if route else None
     return Receipt(
@@ -301,6 +301,12 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         settled_ms=int(epoch_s * 1000),
         booking=_booking(exchange, usage, basis),
     )
+
+
+def _ending(exchange: Exchange, outcome: Outcome) -> Outcome:
+    """As what it is paid for: what we stopped ourselves was delivered, and is like what a client stopped."""
+    stopped = exchange.failure is not None and exchange.failure.failure_class == "policy_stop"
+    return "cancelled" if stopped and outcome == "interrupted" else outcome
 
 
 def _owed(
@@ -353,11 +359,6 @@ def _sent(number: int, tried: Attempt, counted: tuple[Usage, Basis], prompt_toke
         basis,
         charged(price.cost(usage)),
     )
-
-
-def _was_stopped(exchange: Exchange) -> bool:
-    """Whether we ended the answer ourselves: what was delivered by then is paid for, however it is with broken ones."""
-    return exchange.failure is not None and exchange.failure.failure_class == "policy_stop"
 
 
 def _mode(usage: Usage) -> Mode:

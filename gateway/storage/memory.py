@@ -126,6 +126,12 @@ class MemoryCounters:
             standing = self._machine.standing(limits, now_ms)
         return usage(limits, standing, now_ms)
 
+    async def start(self) -> None:
+        """Nothing to connect to."""
+
+    async def close(self) -> None:
+        """Nothing to tell anybody."""
+
     def __len__(self) -> int:
         """Entries held: what the memory bound is about."""
         return len(self._machine) + len(self._open)

@@ -10,8 +10,12 @@ from gateway.core.accounts import Key
 from gateway.core.ports import StoreUnavailable, Terms
 from gateway.storage.database import Database
 from gateway.storage.memory import MemoryCounters
+from gateway.storage.redis_counters import RedisCounters
+from gateway.storage.redis_upkeep import NOBODY, Observer, SharingRules
 from gateway.storage.spending import SqlSpending
 from gateway.storage.sql_keys import AllKeys, SqlKeys, open_keys
+
+Counting = MemoryCounters | RedisCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +25,12 @@ class Watchers:
     Attributes:
         storage_changed: See `Database`.
         key_unusable: See `SqlKeys`.
+        limits: See `RedisCounters`.
     """
 
     storage_changed: Callable[[StoreUnavailable | None], None]
     key_unusable: Callable[[str, str], None]
+    limits: Observer = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Stores:
 
     database: Database
     keys: AllKeys
-    counters: MemoryCounters
+    counters: Counting
 
 
 def open_stores(
@@ -46,9 +52,14 @@ def open_stores(
     clock_s: Callable[[], float],
     epoch_s: Callable[[], float],
     workers: int = 1,
+    redis_url: str = "",
+    sharing: SharingRules = SharingRules(),  # noqa: B008 - it is frozen
 ) -> Stores:
     """
     The stores for *workers* processes that serve the same *keys* (by plain secret) and database.
+
+    Args:
+        redis_url: Of the Redis that counts for all processes there are; "" where each counts its part.
 
     Raises:
         ValueError: A secret is empty, or *workers* is below 1.
@@ -56,9 +67,15 @@ def open_stores(
     database = Database(database_url, watchers.storage_changed)
     stored = SqlKeys(database, terms, watchers.key_unusable)
     ahead_s = epoch_s() - clock_s()
-    return Stores(
-        database,
-        open_keys(keys, stored, tasks, clock_s=clock_s, epoch_s=epoch_s),
-        # By a clock that is never put on nor back: minutes and days are not to be counted twice.
-        MemoryCounters(lambda: clock_s() + ahead_s, workers, SqlSpending(database)),
-    )
+    spending = SqlSpending(database)
+
+    def steady_s() -> float:
+        """Epoch seconds by a clock that is never put on nor back: minutes and days are not to be counted twice."""
+        return clock_s() + ahead_s
+
+    counters: Counting = MemoryCounters(steady_s, workers, spending)
+    if redis_url:
+        counters = RedisCounters(
+            redis_url, spending, sharing, tasks, clock_s=steady_s, workers=workers, observer=watchers.limits
+        )
+    return Stores(database, open_keys(keys, stored, tasks, clock_s=clock_s, epoch_s=epoch_s), counters)

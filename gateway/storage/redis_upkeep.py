@@ -60,9 +60,12 @@ class Observer:
         failed: A command failed, by the first word of the reply or `timeout` or `lost`.
     """
 
-    blind: Callable[[str], None]
-    sees: Callable[[float], None]
-    failed: Callable[[str], None]
+    blind: Callable[[str], None] = lambda reason: None
+    sees: Callable[[float], None] = lambda seconds: None
+    failed: Callable[[str], None] = lambda code: None
+
+
+NOBODY = Observer()
 
 
 class Upkeep:

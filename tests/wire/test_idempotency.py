@@ -490,8 +490,7 @@ async def test_replays_are_logged(bench: Bench) -> None:
     await bench.ask(name, CHAT, body | {"user": "x"})
 
     replayed = await bench.gateway.line(
-        lambda line: line["event"] == "request.replayed"
-        and line["request_id"] == first.headers.get("x-request-id")
+        lambda line: line["event"] == "request.replayed" and line["request_id"] == first.headers.get("x-request-id")
     )
     refused = await bench.gateway.line(lambda line: line.get("reason") == "idempotency_mismatch")
 

@@ -159,9 +159,7 @@ async def test_prx_08_continue_comes_after_auth_and_size() -> None:
 async def test_prx_08_no_continue_for_the_refused(key: str, length: int, status: int) -> None:
     """A refused upload is refused without being asked for, and the connection ends."""
     async with open_door() as door:
-        reply = await door.ask(
-            request("/v1", "Expect: 100-continue", f"Content-Length: {length}", body=b"", key=key)
-        )
+        reply = await door.ask(request("/v1", "Expect: 100-continue", f"Content-Length: {length}", body=b"", key=key))
 
         assert reply.status == status
         assert reply.header("connection") == "close"

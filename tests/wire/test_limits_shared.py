@@ -1,0 +1,252 @@
+"""Limits that processes share over a Redis: exact over processes, and what becomes of calls while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.acts import head
+from tests.support.client import Client, Reply
+from tests.support.config import Config
+from tests.support.frames import chat
+from tests.support.gateway import CHAT, PLAIN, Gateway
+from tests.support.limits import limited, secret, tables
+from tests.support.notation import HANG, R, T, json_answer
+from tests.support.provider import FakeProvider
+from tests.support.redis import Redis, server
+
+TEN_CALLS = "0.0052"  # of those of `tests.wire.test_limits`, each of which holds some 0.00051
+FAST: Config = {"limits": {"redis_timeout_ms": 100, "blind_s": 60, "rejoin_s": 0.2}}
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    with server() as running:
+        yield running
+
+
+class Scene:
+    """A provider, a Redis, and gateways that share both and a database."""
+
+    def __init__(self, provider: FakeProvider, gateways: list[Gateway]) -> None:
+        self.provider, self.gateways = provider, gateways
+
+    def client(self, number: int = 0, name: str = "mine") -> Client:
+        return self.gateways[number].client(secret(name))
+
+    async def ask(self, number: int = 0, name: str = "mine", **more: Any) -> Reply:
+        return await self.client(number, name).request("POST", CHAT, call(**more))
+
+
+def call(**more: Any) -> dict[str, Any]:
+    return chat("m", **{"stream": False, "max_tokens": 50, **more})
+
+
+@asynccontextmanager
+async def scene(
+    folder: Path,
+    url: str,
+    keys: dict[str, dict[str, Any]],
+    *,
+    processes: int = 1,
+    workers: int = 1,
+    **overrides: Config,
+) -> AsyncIterator[Scene]:
+    async with FakeProvider() as provider, AsyncExitStack() as stack:
+        config = limited(provider.base_url, await tables(folder), keys, url, **overrides)
+        gateways = [Gateway(config, workers=workers, flags=PLAIN) for _ in range(processes)]
+        await asyncio.gather(*map(stack.enter_async_context, gateways))
+        provider.script("m", [json_answer("Hi", (7, 50))])
+        yield Scene(provider, gateways)
+
+
+async def test_lim_01_processes_share_a_budget(tmp_path: Path, redis: Redis) -> None:
+    """LIM-01: 200 calls at once over four processes on a budget for ten: ten reach the provider."""
+    async with scene(tmp_path, redis.url, {"mine": {"budget_usd": TEN_CALLS}}, processes=4) as it:
+        replies = await asyncio.gather(*[it.ask(number % 4) for number in range(200)])
+
+        codes = [reply.status for reply in replies]
+        assert (codes.count(200), codes.count(402), len(it.provider.requests)) == (10, 190, 10)
+
+
+async def test_minutes_and_places_are_shared(tmp_path: Path, redis: Redis) -> None:
+    """What one process admits, another one counts; a stream that its client leaves gives its place back at once."""
+    async with scene(tmp_path, redis.url, {"mine": {"rpm": 5}, "one": {"inflight": 1}}, processes=2) as it:
+        replies = [await it.ask(number % 2) for number in range(6)]
+        assert [reply.headers.get("x-anoman-rate-remaining-rpm") for reply in replies] == ["4", "3", "2", "1", "0", "0"]
+        assert replies[5].status == 429
+
+        it.provider.script("m", [head(), R(), T("a"), HANG], [json_answer("Hi")])
+        async with it.client(0, "one").stream(CHAT, call(stream=True)) as stream:
+            async for _ in stream.frames():
+                break
+            assert (await it.ask(1, "one")).status == 429
+            stream.close()
+            await it.gateways[0].line(lambda line: line.get("outcome") == "cancelled")
+        assert (await it.ask(1, "one")).status == 200
+
+
+async def test_lim_06_redis_is_stopped_and_comes_back(tmp_path: Path, redis: Redis) -> None:
+    """
+    LIM-06: without Redis a process admits its part of the minute and refuses what a budget bounds, says so in a header
+    and one line; with it again all is as before, without a restart.
+    """
+    keys = {"mine": {"rpm": 8}, "poor": {"budget_usd": "5"}}
+    async with scene(tmp_path, redis.url, keys, workers=2, **FAST) as it:
+        assert [(await it.ask(name=name)).status for name in keys] == [200, 200]
+        redis.stop()
+        await it.gateways[0].line(lambda line: line["event"] == "limits.blind")
+
+        alone = [await it.ask() for _ in range(12)]
+        poor = await it.ask(name="poor")
+        assert 4 <= [reply.status for reply in alone].count(200) <= 8  # of each worker that was asked, four
+        assert {reply.status for reply in alone} == {200, 429}
+        assert {reply.headers.get("x-anoman-limits") for reply in alone} == {"local"}
+        assert (poor.status, poor.json["error"]["code"]) == (503, "limits_unavailable")
+        assert poor.headers.get("retry-after") == "1"
+
+        redis.start()
+        for _ in range(2):
+            await it.gateways[0].logged("limits.shared", within_s=15)
+        again = [await it.ask() for _ in range(9)]
+        assert [reply.status for reply in again] == [200] * 8 + [429]
+        assert {reply.headers.get("x-anoman-limits") for reply in again} == {None}
+        assert (await it.ask(name="poor")).status == 200
+
+
+async def test_redis_is_gone_at_boot(tmp_path: Path, redis: Redis) -> None:
+    """The gateway serves all the same, and finds Redis when it comes."""
+    redis.stop()
+    async with scene(tmp_path, redis.url, {"mine": {"rpm": 5}, "poor": {"budget_usd": "5"}}, **FAST) as it:
+        first = await it.ask()
+        assert (first.status, first.headers.get("x-anoman-limits")) == (200, "local")
+        assert (await it.ask(name="poor")).status == 503
+
+        redis.start()
+        await it.gateways[0].logged("limits.shared", within_s=15)
+
+        assert (await it.ask(name="poor")).status == 200
+
+
+@pytest.mark.parametrize(("choice", "status"), [("open", 200), ("closed", 503)])
+async def test_when_it_stays_away_the_key_decides(tmp_path: Path, redis: Redis, choice: str, status: int) -> None:
+    """After `limits.blind_s` a key is let in without limits, or not at all."""
+    redis.stop()
+    keys = {"mine": {"rpm": 1, "when_blind": choice}}
+    async with scene(tmp_path, redis.url, keys, limits={**FAST["limits"], "blind_s": 0}) as it:
+        replies = [await it.ask() for _ in range(4)]
+
+        assert {reply.status for reply in replies} == {status}
+        assert {reply.headers.get("x-anoman-limits") for reply in replies} == {"local"}
+
+
+async def test_a_frozen_redis_is_not_waited_for(tmp_path: Path, redis: Redis) -> None:
+    """
+    Reliability D2: it answers nothing and refuses nothing. Calls wait for the time-out until three in a row have, then
+    for nothing; when it goes on, so do they.
+    """
+    async with scene(tmp_path, redis.url, {"mine": {"rpm": 1000}, "poor": {"budget_usd": "5"}}, **FAST) as it:
+        assert (await it.ask(name="poor")).status == 200
+        redis.freeze()
+        try:
+            loop, waits = asyncio.get_running_loop(), []
+            for _ in range(40):
+                began_s = loop.time()
+                assert (await it.ask()).status == 200
+                waits.append(loop.time() - began_s)
+            assert sum(wait > 0.1 for wait in waits) <= 3
+            assert sorted(waits)[20] < 0.1
+            assert (await it.ask(name="poor")).status == 503
+        finally:
+            redis.thaw()
+        await it.gateways[0].logged("limits.shared", within_s=15)
+
+        assert (await it.ask(name="poor")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("command", "undo"),
+    [
+        (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+    ],
+    ids=["read-only replica", "out of memory"],
+)
+async def test_a_redis_that_refuses_is_none(
+    tmp_path: Path, redis: Redis, command: tuple[str, ...], undo: tuple[str, ...]
+) -> None:
+    """Reliability D3: READONLY and OOM are outages like any other, and over when they are."""
+    async with scene(tmp_path, redis.url, {"mine": {"rpm": 100}, "poor": {"budget_usd": "5"}}, **FAST) as it:
+        assert (await it.ask(name="poor")).status == 200
+        redis.command(*command)
+        await it.gateways[0].logged("limits.blind", within_s=15)
+
+        assert [(await it.ask(name=name)).status for name in ("mine", "poor")] == [200, 503]
+
+        redis.command(*undo)
+        await it.gateways[0].logged("limits.shared", within_s=15)
+        assert [(await it.ask(name=name)).status for name in ("mine", "poor")] == [200, 200]
+
+
+async def test_a_lost_script_is_loaded_again(tmp_path: Path, redis: Redis) -> None:
+    """SCRIPT FLUSH costs one call a round trip more."""
+    async with scene(tmp_path, redis.url, {"mine": {"rpm": 10, "budget_usd": "5"}}) as it:
+        assert (await it.ask()).status == 200
+        redis.command("SCRIPT", "FLUSH")
+
+        reply = await it.ask()
+
+        assert (reply.status, reply.headers.get("x-anoman-rate-remaining-rpm")) == (200, "8")
+        assert [line for line in it.gateways[0].log if line["event"] == "limits.blind"] == []
+
+
+async def test_dis_08_a_place_comes_back_however_its_request_ends(tmp_path: Path, redis: Redis) -> None:
+    """DIS-04, DIS-08: after 200 clients that vanish, at whatever moment, no place is held."""
+    async with scene(tmp_path, redis.url, {"one": {"inflight": 50}}) as it:
+        it.provider.script("m", [head(), R(), T("a"), HANG])
+
+        async def vanish(number: int) -> None:
+            stream = await it.client(0, "one").open("POST", CHAT, call(stream=True))
+            await asyncio.sleep(number % 20 / 1000)  # at every moment of its admission
+            stream.rst()
+            await stream.dispose()
+
+        for start in range(0, 200, 40):
+            await asyncio.gather(*[vanish(start + number) for number in range(40)])
+        it.provider.script("m", [json_answer("Hi")])
+        async with asyncio.timeout(10):
+            names = redis.keys()
+            running = next((name for name in names if ":running:" in name), "none")
+            while places := redis.command("ZCARD", running):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)  # Redis tells nobody
+
+        assert places == 0
+        assert (await it.ask(name="one")).status == 200
+
+
+async def test_places_of_a_killed_process_are_free_in_time(tmp_path: Path, redis: Redis) -> None:
+    """G6: kill -9 with 100 requests in flight: their places are free as soon as their leases have ended."""
+    limits = {"lease_s": 2, "renew_s": 0.5}
+    async with scene(tmp_path, redis.url, {"one": {"inflight": 100}}, processes=2, limits=limits) as it:
+        it.provider.script("m", [head(), R(), T("a"), HANG])
+        async with AsyncExitStack() as stack:
+            streams = [it.client(0, "one").stream(CHAT, call(stream=True)) for _ in range(100)]
+            await asyncio.gather(*map(stack.enter_async_context, streams))
+            it.provider.script("m", [json_answer("Hi")])
+            await asyncio.sleep(3)  # longer than a lease: those of the living are renewed
+            assert (await it.ask(1, "one")).status == 429
+
+            it.gateways[0].expected_exit = -9
+            it.gateways[0].signal(signal.SIGKILL)
+            killed_s = asyncio.get_running_loop().time()
+            while (await it.ask(1, "one")).status == 429:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.1)
+            free_s = asyncio.get_running_loop().time() - killed_s
+
+        assert free_s < 10
