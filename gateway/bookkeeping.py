@@ -6,11 +6,13 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Protocol
 
 from sqlalchemy import make_url
 
 from gateway import telemetry as events
 from gateway.aio import Tasks
+from gateway.core.ports import Journal
 from gateway.loglines import clean
 from gateway.metrics import MetricsRecorder
 from gateway.settings import Settings
@@ -18,6 +20,8 @@ from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
 from gateway.storage.journal.segments import Damage
 from gateway.storage.journal.spool import Reports
+from gateway.storage.journal.stream_store import StreamStore
+from gateway.storage.journal.streams import StreamKeeper, StreamRules
 from gateway.storage.open import Stores
 from gateway.storage.writing import BookWriter
 from gateway.telemetry import Telemetry
@@ -34,9 +38,27 @@ def spool_directory(settings: Settings) -> Path:
     return Path(f"{url.database}-spool" if in_file else DIRECTORY)
 
 
+class Keeper(Journal, Protocol):
+    """A journal at work."""
+
+    @property
+    def backlog(self) -> int:
+        """Ends that the database does not have yet."""
+
+    @property
+    def lag_s(self) -> float:
+        """The age of the oldest of them."""
+
+    def start(self) -> None:
+        """Begin to empty journals."""
+
+    async def close(self, timeout_s: float) -> None:
+        """Stop, and bring into the database what can be in *timeout_s*."""
+
+
 def open_journal(
     settings: Settings, stores: Stores, telemetry: Telemetry, metrics: MetricsRecorder, tasks: Tasks
-) -> SpoolKeeper:
+) -> Keeper:
     """
     The journal of this process. To be called inside the running loop.
 
@@ -44,23 +66,31 @@ def open_journal(
         OSError: Its directory cannot be written to.
     """
     pid, started_ns = os.getpid(), time.time_ns()
-    rules = SpoolRules(
-        root=spool_directory(settings),
-        name=f"{pid}-{started_ns:x}",
-        writer=f"{socket.gethostname()}:{pid}:{started_ns // 10**9}",
-        fsync=settings.ledger.fsync,
-        bill_interrupted=settings.stream.bill_interrupted,
-    )
+    host = socket.gethostname()
+    writer = f"{host}:{pid}:{started_ns // 10**9}"
     reporter = _Reporter(telemetry, metrics)
+    reports = Reports(reporter.refusing, reporter.accepting, metrics.observe_commit)
     carrier = Carrier(
         BookWriter(stores.database, lambda: time.time_ns() // 10**6),
         CarrierReports(reporter.delayed, reporter.caught_up, reporter.buried),
     )
+    bill = settings.stream.bill_interrupted
+    if settings.ledger.durability == "redis-stream":
+        return StreamKeeper(
+            StreamRules(f"{host}-{pid}-{started_ns:x}", writer, bill),
+            StreamStore(settings.storage.redis_url),
+            carrier,
+            stores.counters,
+            reports=reports,
+            adopted=reporter.adopted,
+            epoch_s=time.time,
+            tasks=tasks,
+        )
     return SpoolKeeper(
-        rules,
+        SpoolRules(spool_directory(settings), f"{pid}-{started_ns:x}", writer, settings.ledger.fsync, bill),
         carrier,
         stores.counters,
-        reports=Reports(reporter.refusing, reporter.accepting, metrics.observe_commit),
+        reports=reports,
         keeper_reports=KeeperReports(reporter.damaged, reporter.adopted),
         epoch_s=time.time,
         tasks=tasks,

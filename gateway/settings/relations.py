@@ -39,6 +39,7 @@ def check_relations(
             left, right = written(values[small]), written(values[large])
             reader.problem(f"{section}.{small}", f"{left} is not {relation} {large} ({right})")
     _exit(reader, good(scalars["server"]))
+    _durability(reader, good(scalars["ledger"]), good(scalars["storage"]))
     for name, provider in tables["providers"].items():
         _provider(reader, beneath("providers", name), good(provider), presets)
     regions = {name: partial(_region, good(provider), presets) for name, provider in tables["providers"].items()}
@@ -54,6 +55,11 @@ def _exit(reader: Reader, server: Mapping[str, Any]) -> None:
     if {"drain_s", "exit_s"} <= server.keys() and server["drain_s"] + TAIL_S > server["exit_s"]:
         left = f"{written(server['drain_s'])} leaves less than {TAIL_S} s until exit_s ({written(server['exit_s'])})"
         reader.problem("server.drain_s", f"{left} for the last frames and for closing")
+
+
+def _durability(reader: Reader, ledger: Mapping[str, Any], storage: Mapping[str, Any]) -> None:
+    if ledger.get("durability") == "redis-stream" and not storage.get("redis_url", "broken"):
+        reader.problem("ledger.durability", '"redis-stream" needs a Redis; storage.redis_url is not set')
 
 
 def _provider(reader: Reader, place: str, provider: Mapping[str, Any], presets: Mapping[str, Preset]) -> None:

@@ -119,6 +119,11 @@ class IdempotencySettings:
 class LedgerSettings:
     """What calls cost, from their admission to the database."""
 
+    durability: Literal["spool", "redis-stream"] = setting(
+        "Where what a call may cost is kept before a provider is asked: `spool`, in files on a disk, or "
+        "`redis-stream`, in `storage.redis_url`, for hosts whose disk goes with them.",
+        "spool",
+    )
     directory: str = setting(
         "Where the files of `spool` are; by default beside the file of a SQLite database, as in `gateway.db-spool`, "
         "else `gateway-spool`. Not to be shared with other hosts.",

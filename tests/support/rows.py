@@ -16,23 +16,24 @@ Row = dict[str, Any]
 
 class Ledger:
     """
-    The database and the journals of gateways that are started one after the other, in *folder*.
+    The database and the journals of gateways that are started one after the other, in *folder*, or in a Redis.
 
     books = Ledger(tmp_path)
     Gateway(standard(url, **books.sections))
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, redis_url: str | None = None) -> None:
         self.file = folder / "gateway.db"
         self.spool = folder / "spool"
+        self.redis_url = redis_url
 
     @property
     def sections(self) -> dict[str, Config]:
         """What a configuration needs to use them."""
-        return {
-            "storage": {"database_url": f"sqlite:///{self.file}"},
-            "ledger": {"directory": str(self.spool)},
-        }
+        storage, ledger = {"database_url": f"sqlite:///{self.file}"}, {"directory": str(self.spool)}
+        if self.redis_url is not None:
+            storage["redis_url"], ledger = self.redis_url, {"durability": "redis-stream"}
+        return {"storage": storage, "ledger": ledger}
 
     def rows(self, table: str, where: str = "1", *values: object) -> list[Row]:
         """The rows of *table*, oldest first."""
@@ -61,6 +62,11 @@ class Ledger:
     async def has(self, table: str, count: int, within_s: float = 15.0) -> list[Row]:
         """The rows of *table* as soon as there are *count*. Raises TimeoutError."""
         return await self.until(table, lambda rows: len(rows) >= count, within_s)
+
+    async def has_progress(self) -> None:
+        """Wait until what is open has been noted: on disk it is at once, in Redis within a second."""
+        if self.redis_url is not None:
+            await asyncio.sleep(1.5)  # Redis has no word for "as soon as it changes"
 
     @property
     def journals(self) -> list[Path]:

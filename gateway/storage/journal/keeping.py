@@ -179,7 +179,7 @@ class SpoolKeeper:
         try:
             left, recent = await _in_thread(self._read_through, home)
             for receipt in (*recent, *left):
-                self._counters.settle(receipt.request_id, _spent(receipt))
+                self._counters.settle(receipt.request_id, spent_of(receipt))
             reader, ended = Reader(home.path), 0
             while (piece := await _in_thread(reader.next, MOST)) is not None:
                 self._tell_of_damage(home, piece)
@@ -237,5 +237,6 @@ async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     return await asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
 
 
-def _spent(receipt: Receipt) -> Spent:
+def spent_of(receipt: Receipt) -> Spent:
+    """What counters have to know of *receipt*."""
     return Spent(receipt.usage.total_tokens, receipt.weighted_tokens, receipt.cost_nano_usd)

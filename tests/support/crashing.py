@@ -1,0 +1,101 @@
+"""
+The gateway with a point at which it dies: `python -m tests.support.crashing POINT serve ...`.
+
+The point is put around a function of the gateway before that starts, so nothing of it is in what users run. The process
+ends by SIGKILL, as by an operator or for lack of memory: nothing is cleaned up, and what was not with the kernel
+is lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gateway.__main__ import main
+from gateway.core.journal import Settled
+from gateway.pipeline.opening import Opening
+from gateway.pipeline.settlement import Settlement
+from gateway.pipeline.stages.admit import Admit
+from gateway.storage.journal import keeping
+from gateway.storage.journal.homes import Home
+from gateway.storage.journal.slots import Slot
+from gateway.storage.journal.spool import Spool, _Writer
+from gateway.storage.writing import BookWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Before or after the *nth* call of a function for whose arguments *fits* is true."""
+
+    owner: Any
+    name: str
+    when: Literal["before", "after"]
+    nth: int = 1
+    fits: Callable[..., bool] = lambda *args, **kwargs: True
+
+
+def _has_end(_writer: object, records: list[object]) -> bool:
+    return any(isinstance(record, Settled) for record in records)
+
+
+POINTS: Mapping[str, Point] = {
+    "after_reserve": Point(Admit, "admit", "after"),
+    "before_admit_record": Point(_Writer, "write", "before"),
+    "after_admit_record": Point(Spool, "admit", "after"),
+    "before_upstream": Point(Opening, "_ask", "before"),
+    "after_upstream": Point(Slot, "sent", "after"),
+    "after_first_frame": Point(Slot, "moved", "after"),
+    "mid_stream": Point(Slot, "moved", "after", nth=3),
+    "before_settle": Point(Settlement, "settle", "before"),
+    "after_settle": Point(Spool, "record", "after"),
+    "before_settle_record": Point(_Writer, "write", "before", fits=_has_end),
+    "after_settle_record": Point(_Writer, "write", "after", fits=_has_end),
+    "mid_batch": Point(BookWriter, "_write", "after"),  # written, not committed
+    "after_batch": Point(BookWriter, "write", "after"),  # committed, and the journal still has it
+    "before_letting_go": Point(keeping, "_remove_before", "before"),
+    "before_adoption_ends": Point(Home, "remove", "before"),
+}
+
+
+def put(point: Point) -> None:
+    """Have this process die at *point*."""
+    inner = getattr(point.owner, point.name)
+    left = point.nth
+
+    def pass_by(*args: Any, **kwargs: Any) -> None:
+        nonlocal left
+        if point.fits(*args, **kwargs):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    @functools.wraps(inner)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        if point.when == "before":
+            pass_by(*args, **kwargs)
+        result = await inner(*args, **kwargs)
+        if point.when == "after":
+            pass_by(*args, **kwargs)
+        return result
+
+    @functools.wraps(inner)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if point.when == "before":
+            pass_by(*args, **kwargs)
+        result = inner(*args, **kwargs)
+        if point.when == "after":
+            pass_by(*args, **kwargs)
+        return result
+
+    setattr(point.owner, point.name, awaited if inspect.iscoroutinefunction(inner) else called)
+
+
+if __name__ == "__main__":
+    put(POINTS[sys.argv[1]])
+    main(sys.argv[2:])
