@@ -15,7 +15,7 @@ from dataclasses import replace
 from gateway import telemetry as events
 from gateway.administration import open_desk
 from gateway.aio import Tasks
-from gateway.bookkeeping import open_journal
+from gateway.bookkeeping import open_janitor, open_journal, open_shelf
 from gateway.core.accounts import Key
 from gateway.core.catalog import Catalog, Route
 from gateway.core.errors import SHUTDOWN, Failure
@@ -28,6 +28,7 @@ from gateway.dialects.tokens import warm_up
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.door import Door
 from gateway.http.handler import GatewayHandler, Hooks, Site
+from gateway.http.keeping import BodyWatch
 from gateway.http.playground import Playground
 from gateway.http.replays import Repeater
 from gateway.http.server import GatewayServer
@@ -187,16 +188,9 @@ class App:
         turnstile = Turnstile(time.monotonic)
         self._siblings = siblings
         self._playground = Playground(self._tasks, siblings)
-        desk = open_desk(self._stores, door, lambda: FileTerms(self._settings.tiers), _now_ms)
-        self._handler = GatewayHandler(
-            self._site(settings),
-            door,
-            self._hooks(new_request_id),
-            turnstile,
-            playground=self._playground,
-            desk=desk,
-            repeater=self._repeater,
-        )
+        self._sweeping: asyncio.Task[None] | None = None
+        self._janitor = open_janitor(settings, self._stores)
+        self._handler = self._make_handler(door, new_request_id, turnstile)
         self._server = GatewayServer(
             self._handler,
             server_limits(settings),
@@ -214,6 +208,21 @@ class App:
             failed=self._metrics.limits_failed,
         )
         return Watchers(self._storage_changed, self._key_unusable, observer)
+
+    def _make_handler(self, door: Door, new_request_id: Callable[[], str], turnstile: Turnstile) -> GatewayHandler:
+        settings, stores = self._settings, self._stores
+        desk = open_desk(stores, door, lambda: FileTerms(self._settings.tiers), _now_ms)
+        shelf = open_shelf(settings, stores, self._telemetry, self._tasks, redact=self._redact)
+        return GatewayHandler(
+            self._site(settings),
+            door,
+            self._hooks(new_request_id),
+            turnstile,
+            playground=self._playground,
+            desk=desk,
+            repeater=self._repeater,
+            bodies=BodyWatch(shelf.keep, settings.traces.max_body_bytes),
+        )
 
     def _hooks(self, new_request_id: Callable[[], str]) -> Hooks:
         return Hooks(
@@ -242,6 +251,7 @@ class App:
             self._every_second()
             self._replays.start()
             self._journal.start()
+            self._sweeping = self._tasks.spawn(self._janitor.run(), name="retention")
             self._siblings.listen(self._playground.answer)
             servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
             addresses = [":".join(map(str, sock.getsockname()[:2])) for sock in sockets]
@@ -330,6 +340,8 @@ class App:
         return True
 
     async def _close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()  # it would sleep on; what it deletes at the moment is deleted
         self._siblings.close()
         await self._server.shutdown(FORCE_S)
         await self._replays.close(FORCE_S)
@@ -393,6 +405,10 @@ class App:
             loads=self._loads,
             drains=self._drains,
         )
+
+    def _redact(self, text: str) -> str:
+        """*text* as it may be kept. What the guardrails mask is to be taken out here as well, once there are any."""
+        return redact(text, self._handler.site.secrets)
 
     def _storage_changed(self, outage: StoreUnavailable | None) -> None:
         if outage is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +15,11 @@ from sqlalchemy import make_url
 from gateway import telemetry as events
 from gateway.aio import Tasks
 from gateway.core.ports import Journal
+from gateway.core.reading import DAY_MS
 from gateway.loglines import clean
 from gateway.metrics import MetricsRecorder
 from gateway.settings import Settings
+from gateway.storage.bodies import BodyRules, BodyShelf
 from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
 from gateway.storage.journal.segments import Damage
@@ -23,6 +27,7 @@ from gateway.storage.journal.spool import Reports
 from gateway.storage.journal.stream_store import StreamStore
 from gateway.storage.journal.streams import StreamKeeper, StreamRules
 from gateway.storage.open import Stores
+from gateway.storage.retention import Janitor, Retention
 from gateway.storage.writing import BookWriter
 from gateway.telemetry import Telemetry
 
@@ -95,6 +100,33 @@ def open_journal(
         epoch_s=time.time,
         tasks=tasks,
     )
+
+
+def open_shelf(
+    settings: Settings, stores: Stores, telemetry: Telemetry, tasks: Tasks, *, redact: Callable[[str], str]
+) -> BodyShelf:
+    """Where requests and answers wait for the database, of keys that allow it."""
+
+    def dropped(count: int) -> None:
+        telemetry.log.warning(events.BODIES_DROPPED, count=count)
+
+    return BodyShelf(
+        stores.database, body_rules(settings), redact=redact, on_drop=dropped, tasks=tasks, now_ms=_now_ms
+    )  # fmt: skip
+
+
+def body_rules(settings: Settings) -> BodyRules:
+    """For how long bodies are kept, and how much of them."""
+    return BodyRules(settings.traces.max_body_bytes, settings.traces.body_retention_days * DAY_MS)
+
+
+def open_janitor(settings: Settings, stores: Stores) -> Janitor:
+    """Who deletes what has been kept for long enough."""
+    return Janitor(stores.database, Retention(settings.traces.retention_days), now_ms=_now_ms, spread=random.random)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class _Reporter:

@@ -42,6 +42,7 @@ def fixed_at_start(settings: Settings) -> dict[str, object]:
         **{f"upstream.retry_budget_{name}": value for name, value in asdict(budget_rules(settings)).items()},
         **{f"idempotency.{name}": value for name, value in asdict(settings.idempotency).items()},
         **{f"ledger.{name}": value for name, value in asdict(settings.ledger).items()},
+        **{f"traces.{name}": value for name, value in asdict(settings.traces).items()},
         **{f"logging.{name}": value for name, value in asdict(settings.logging).items()},
     }
 

@@ -97,6 +97,9 @@ SERVER_DRAINING = _event("server.draining", "info", "The process takes no new re
 SERVER_STOPPED = _event("server.stopped", "info", "Everything is settled; the process exits.")
 SETTINGS_RELOADED = _event("settings.reloaded", "info", "The configuration was read again and is in force.")
 SETTINGS_REFUSED = _event("settings.refused", "error", "The new configuration is wrong; the old one stays in force.")
+BODIES_DROPPED = _event(
+    "bodies.dropped", "warning", "Requests and answers that a key lets us keep were not: the database is slow or away."
+)
 INTERNAL_ERROR = _event("internal.error", "error", "A bug of ours: an exception that nobody expected.")
 LEDGER_REFUSING = _event(
     "ledger.refusing", "error", "The journal cannot be written: calls are refused, as nobody could say what they cost."

@@ -35,6 +35,7 @@ from gateway.http.door import Door
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
 from gateway.http.errors import error_response
 from gateway.http.intake import check_request, read_body, route_path, set_aside
+from gateway.http.keeping import BodyWatch
 from gateway.http.models import models_body
 from gateway.http.naming import IDEMPOTENCY_KEY, claim_of
 from gateway.http.playground import Playground, Run
@@ -109,6 +110,7 @@ class GatewayHandler:
         playground: Playground,
         desk: AdminDesk,
         repeater: Repeater,
+        bodies: BodyWatch,
     ) -> None:
         self.site = site
         self.active = 0
@@ -118,6 +120,7 @@ class GatewayHandler:
         self._playground = playground
         self._desk = desk
         self._repeater = repeater
+        self._bodies = bodies
         self._idle = asyncio.Event()
         self._idle.set()
         self._uploads: set[asyncio.Task[object]] = set()
@@ -299,8 +302,9 @@ class GatewayHandler:
         hooks = self._hooks
         if exchange.call.stream:
             hooks.stream_opened()
+        relay = self._bodies.through(pipeline.run, exchange)
         try:
-            return await pipeline.run(exchange, sink)
+            return await relay(exchange, sink)
         finally:
             if exchange.call.stream:
                 hooks.stream_closed()

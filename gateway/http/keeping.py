@@ -1,0 +1,82 @@
+"""Requests and answers of keys that allow it, kept on their way: never for any other key, and never in full length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.core.exchange import Answer, Exchange
+from gateway.core.ports import Sink
+from gateway.dialects.said import Said
+from gateway.http.answer_headers import Headers
+from gateway.http.recording import Relay
+from gateway.wire.body import replace_members
+
+_STORE = "store"  # OpenAI's API reference: `false` asks that nothing of the call be kept
+
+
+class HearingSink:
+    """A client's side that somebody listens to. Implements the pipeline's `Sink` by the one that it was made of."""
+
+    def __init__(self, sink: Sink, said: Said) -> None:
+        self._sink = sink
+        self._said = said
+
+    def on_leave(self, leave: Callable[[], None]) -> None:
+        self._sink.on_leave(leave)
+
+    @property
+    def committed(self) -> bool:
+        return self._sink.committed
+
+    @property
+    def blocked(self) -> bool:
+        return self._sink.blocked
+
+    def open(self, headers: Headers) -> None:
+        self._sink.open(headers)
+
+    def write(self, data: bytes) -> None:
+        self._said.hear(data)
+        self._sink.write(data)
+
+    async def drain(self) -> None:
+        await self._sink.drain()
+
+    def close(self, data: bytes) -> None:
+        self._said.hear(data)
+        self._sink.close(data)
+
+    def abort(self) -> None:
+        self._sink.abort()
+
+
+class BodyWatch:
+    """
+    Args:
+        keep: Takes the request's id, its tenant, the request as JSON and the answer in words; neither is longer than a
+            multiple of what is kept in the end, and neither is redacted yet. Never blocks, never raises.
+        max_bytes: What is kept in the end.
+    """
+
+    def __init__(self, keep: Callable[[str, str, bytes, str], None], max_bytes: int) -> None:
+        self._keep = keep
+        self._max_bytes = max_bytes
+
+    def through(self, relay: Relay, exchange: Exchange) -> Relay:
+        """*relay*, listened to where the key of *exchange* allows that and its call does not ask for the opposite."""
+        call = exchange.call
+        if not exchange.key.log_bodies or call.task != "answer" or bytes(call.fields.get(_STORE, b"")) == b"false":
+            return relay
+
+        async def run(exchange: Exchange, sink: Sink) -> Answer | None:
+            said = Said(self._max_bytes)
+            try:
+                answer = await relay(exchange, HearingSink(sink, said))
+                if answer is not None:
+                    said.read(answer.body)
+                return answer
+            finally:
+                request = replace_members(call.fields, {})[: 2 * self._max_bytes]  # what is masked makes it shorter
+                self._keep(exchange.request_id, exchange.key.tenant, request, said.text)
+
+        return run

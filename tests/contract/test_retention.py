@@ -1,0 +1,152 @@
+"""What is kept for a time only, and the shelf of bodies, on both kinds of database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text
+
+from gateway.aio import Tasks
+from gateway.core.ports import StoreUnavailable
+from gateway.storage import retention
+from gateway.storage.bodies import MAX_WAITING_BYTES, BodyRules, BodyShelf
+from gateway.storage.database import Database
+from gateway.storage.retention import LOCK, Janitor, Retention
+from gateway.storage.tables import bodies, ledger, metadata, sessions, traces
+from tests.support.booked import DAY_MS, NOON_MS, book, charge, session, trace
+
+
+async def count(database: Database, table: Any) -> int:
+    async with database.engine.connect() as connection:
+        return int((await connection.execute(select(func.count()).select_from(table))).scalar_one())
+
+
+def janitor(database: Database, days: int = 90) -> Janitor:
+    return Janitor(database, Retention(days), now_ms=lambda: NOON_MS, spread=lambda: 0.0)
+
+
+async def fill(database: Database, calls: int) -> None:
+    """So many calls at each side of 90 days ago."""
+    edge_ms = NOON_MS - 90 * DAY_MS
+    booked = [charge(admitted_ms=at_ms) for at_ms in (edge_ms - 1, edge_ms) for _ in range(calls)]
+    kept = [
+        {"request_id": row["request_id"], "tenant": "acme", "expires_ms": NOON_MS + (row["admitted_ms"] >= edge_ms)}
+        for row in booked
+    ]
+    async with database.engine.begin() as connection:
+        await book(
+            connection,
+            ledger_rows=booked,
+            trace_rows=[trace(row) for row in booked],
+            body_rows=kept,
+            session_rows=[
+                session(session_id=row["request_id"], last_ms=row["admitted_ms"], tenant=f"t{n % 2}")
+                for n, row in enumerate(booked)
+            ],
+        )
+
+
+async def test_what_is_due(tabled: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traces, sessions and bodies whose time is over go, in as many portions as it takes; the ledger stays."""
+    monkeypatch.setattr(retention, "BATCH", 3)
+    monkeypatch.setattr(retention, "PAUSE_S", 0.0)
+    await fill(tabled, 7)
+
+    deleted = await janitor(tabled).sweep()
+
+    left = {table.name: await count(tabled, table) for table in (traces, sessions, bodies, ledger)}
+    assert (deleted, left) == (21, {"traces": 7, "sessions": 7, "bodies": 7, "ledger": 14})
+    assert await janitor(tabled).sweep() == 0
+
+
+async def test_what_is_kept(tabled: Database) -> None:
+    """With 0 days traces and sessions are kept; bodies have an end of their own."""
+    await fill(tabled, 2)
+
+    assert await janitor(tabled, days=0).sweep() == 2
+    assert (await count(tabled, traces), await count(tabled, bodies)) == (4, 2)
+
+
+async def test_one_at_a_time(tabled: Database) -> None:
+    """While another process deletes, this one does not (on SQLite writers take turns anyway)."""
+    await fill(tabled, 1)
+    if tabled.dialect == "sqlite":
+        return
+    async with tabled.engine.connect() as other, other.begin():
+        await other.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+
+        meanwhile = await janitor(tabled).sweep()
+
+    assert meanwhile == 0
+    assert await janitor(tabled).sweep() == 3
+
+
+async def test_without_a_database(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage ends one round, not the janitor."""
+    monkeypatch.setattr(retention, "EVERY_S", 0.01)
+    work = janitor(database)
+    with pytest.raises(StoreUnavailable):
+        await work.sweep()  # there are no tables yet
+    running = asyncio.create_task(work.run())
+    try:
+        await asyncio.sleep(0.1)
+        async with database.engine.begin() as connection:
+            await connection.run_sync(metadata.create_all)
+        await fill(database, 1)
+        async with asyncio.timeout(30):
+            while await count(database, traces) > 1:  # noqa: ASYNC110 - only the database knows
+                await asyncio.sleep(0.02)
+    finally:
+        running.cancel()
+
+    assert await count(database, ledger) == 2
+
+
+def shelf(database: Database, dropped: list[int], tasks: Tasks, max_bytes: int = 40) -> BodyShelf:
+    return BodyShelf(
+        database,
+        BodyRules(max_bytes, keep_ms=5),
+        redact=lambda said: said.replace("secret", "***"),
+        on_drop=dropped.append,
+        tasks=tasks,
+        now_ms=lambda: NOON_MS,
+    )
+
+
+async def test_bodies(tabled: Database) -> None:
+    """They are redacted before they are cut, at a whole character, and hold nothing that a database refuses."""
+    crashes: list[BaseException] = []
+    tasks, dropped = Tasks(lambda name, exc: crashes.append(exc)), list[int]()
+    keeper = shelf(tabled, dropped, tasks)
+
+    keeper.keep("req_1", "acme", b"a secret\0 \xff", "x\ud800y")
+    keeper.keep("req_2", "acme", "é".encode() * 30, "z" * 33 + "secret")
+    await tasks.drain(30)
+
+    async with tabled.engine.connect() as connection:
+        found = (await connection.execute(select(bodies).order_by(bodies.c.request_id))).all()
+    assert [tuple(row) for row in found] == [
+        ("req_1", "acme", "a *** \ufffd", "x?y", NOON_MS + 5),
+        ("req_2", "acme", "é" * 17 + "[cut]", "z" * 33 + "***", NOON_MS + 5),
+    ]
+    assert (dropped, crashes) == ([], [])
+
+
+async def test_bodies_that_are_dropped(database: Database) -> None:
+    """Without tables, and beyond what may wait, they are dropped and counted, and the next is tried again."""
+    tasks, dropped = Tasks(lambda name, exc: None), list[int]()
+    keeper = shelf(database, dropped, tasks)
+
+    keeper.keep("req_1", "acme", b"a", "b")
+    keeper.keep("req_2", "acme", b"a", "x" * MAX_WAITING_BYTES)
+    await tasks.drain(30)
+    before = list(dropped)
+    async with database.engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    keeper.keep("req_3", "acme", b"a", "b")
+    await tasks.drain(30)
+
+    assert (before, dropped) == ([1, 1], [1, 1])
+    assert await count(database, bodies) == 1
