@@ -30,16 +30,19 @@ from gateway.commands.accounts import keys, tenants
 from gateway.commands.configured import config_option, load_or_exit, load_settings
 from gateway.commands.ledger import ledger
 from gateway.commands.reading import traces, usage
+from gateway.commands.stored import now_ms, with_database
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import ClientDialectName
 from gateway.core.errors import GatewayError
-from gateway.demo import banner, provider_process
+from gateway.demo import DATABASE as DEMO_DATABASE
+from gateway.demo import banner, provider_process, seed
 from gateway.demo import document as demo_document
 from gateway.metrics import MetricsRecorder
 from gateway.policy.explanation import Assumed, explain
 from gateway.providers.presets import PRESETS
 from gateway.settings import (
+    FileTerms,
     Settings,
     SettingsError,
     build_catalog,
@@ -190,6 +193,7 @@ def migrate(config: str | None) -> None:
 def demo(host: str | None, port: int | None) -> None:
     """Serve a built-in provider, and every vendor whose usual key variable is set."""
     environ, overrides = environment(), {"server.host": host, "server.port": port, "server.workers": 1}
+    overrides |= {"storage.database_url": DEMO_DATABASE, "storage.redis_url": ""}  # nothing but this machine
     with provider_process() as provider_port:
         document = demo_document(provider_port, environ)
 
@@ -201,6 +205,7 @@ def demo(host: str | None, port: int | None) -> None:
         except SettingsError as exc:
             click.echo(problems_text(exc), err=True)
             sys.exit(1)
+        with_database(settings, lambda database: seed(database, FileTerms(settings.tiers), now_ms))
         run_single(settings, read, partial(banner, environ))
 
 

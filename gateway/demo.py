@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from gateway.core.accounts import Budget
+from gateway.core.credentials import ENTROPY_BYTES, make_secret
+from gateway.core.ports import Terms
+from gateway.core.records import CLI, KeyDraft, NotThere, Taken
 from gateway.providers.presets import PRESETS
 from gateway.settings import account_at_hand, shipped_presets
+from gateway.storage.accounts import SqlAccounts
+from gateway.storage.database import Database
 
 KEY = "anm-sk-demo"
+DATABASE = "sqlite:///gateway-demo.db"
+TENANT = "demo"
+
+
+def _chance(name: str) -> bytes:
+    """The same for everybody: what is in the README has to work, and the demo's keys are no secrets."""
+    return hashlib.sha256(f"anoman demo {name}".encode()).digest()
+
+
+TRIAL_KEY = make_secret("anm-sk", _chance("trial")[:ENTROPY_BYTES])
+ADMIN_KEY = make_secret("anm-ak", _chance("admin")[:ENTROPY_BYTES])
+# In the database, for trying out limits, budgets and traces: by what their secrets are made of.
+SEEDS: Mapping[str, KeyDraft] = {
+    "trial": KeyDraft(
+        tenant=TENANT,
+        name="trial",
+        tier="trial",
+        budgets=(Budget("key", "month", 2_000_000), Budget("session", "total", 1_000_000)),
+    ),
+    "admin": KeyDraft(tenant=TENANT, name="admin", rights=("manage",)),
+}
 BUILT_IN = {
     "demo-echo": "says what you said",
     "demo-story": "tells a short story, token by token",
@@ -53,9 +81,28 @@ def document(provider_port: int, environ: Mapping[str, str]) -> dict[str, Any]:
         "catalogue": {"shipped": True},
         "providers": providers,
         "models": {name: _built_in(name) for name in BUILT_IN},
-        "tiers": {"demo": {"rpm": 600, "inflight": 64}},
-        "keys": {KEY: {"tenant": "demo", "tier": "demo"}},
+        "tiers": {
+            "demo": {"rpm": 600, "inflight": 64},
+            "trial": {"rpm": 4, "burst": {"capacity": 2, "refill_per_min": 1}, "inflight": 2, "tpm": 4000},
+        },
+        "keys": {KEY: {"tenant": TENANT, "tier": "demo"}},
     }
+
+
+async def seed(database: Database, terms: Terms, now_ms: Callable[[], int]) -> None:
+    """Make the demo's tenant and keys in *database*, as far as they are not there."""
+
+    def accounts(chance: bytes) -> SqlAccounts:
+        return SqlAccounts(database, lambda: terms, chance=lambda size: chance[:size], now_ms=now_ms)
+
+    with suppress(Taken):
+        await accounts(b"").create_tenant(CLI, TENANT, {"name": "Demo", "tier": "demo", "budgets": ()})
+    for name, draft in SEEDS.items():
+        chance = _chance(name)
+        try:
+            await accounts(chance).key(TENANT, f"key_{chance[:10].hex()}")
+        except NotThere:
+            await accounts(chance).create_key(CLI, draft)
 
 
 def vendors(environ: Mapping[str, str]) -> list[str]:
@@ -77,6 +124,8 @@ def banner(environ: Mapping[str, str], host: str, port: int) -> str:
     real = ", ".join(found) if found else "none (set OPENAI_API_KEY, ANTHROPIC_API_KEY, ... and start again)"
     return f"""
   The gateway listens on {_url(host, port)}   key: {KEY}{"" if address.is_loopback else _EXPOSED}
+  With limits:     {TRIAL_KEY}
+  For the admin:   {ADMIN_KEY}
   Built-in models: {", ".join(BUILT_IN)}
   Real providers:  {real}
 

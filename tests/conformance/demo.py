@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -75,15 +76,20 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    command: Sequence[str], *, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+    command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[Served]:
-    """What *command* starts, told its port by the environment, from the first good answer to a clean end."""
+    """What *command* starts, told its port by the environment, from the first good answer to a clean end.
+
+    Args:
+        cwd: Where it keeps what it keeps; by default a folder that goes with it.
+    """
     served = Served(free_port())
+    folder = tempfile.TemporaryDirectory(prefix="gateway-demo-")
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=DEVNULL,
         stdout=DEVNULL,
-        cwd=cwd,
+        cwd=cwd or folder.name,
         env={**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SERVER_PORT": str(served.port), **(env or {})},
     )
     try:
@@ -93,6 +99,7 @@ async def serving(
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
         code = await process.wait()
+        folder.cleanup()
     assert code == 0
 
 

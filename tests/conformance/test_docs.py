@@ -18,7 +18,7 @@ import pytest_asyncio
 from prometheus_client import Counter
 
 from gateway.__main__ import main
-from gateway.demo import BUILT_IN, KEY, document
+from gateway.demo import ADMIN_KEY, BUILT_IN, KEY, TRIAL_KEY, document
 from gateway.metrics import MetricsRecorder
 from tests.conformance.blocks import Block, blocks, masked
 from tests.conformance.demo import DEMO, ROOT, Run, Served, serving
@@ -251,13 +251,37 @@ async def test_models_of_the_demo() -> None:
 
 async def test_limits_of_the_demo() -> None:
     """The limits that the first page tells of are those of the demo's key."""
-    (tier,) = document(1, {})["tiers"].values()
+    tier = document(1, {})["tiers"]["demo"]
 
     text = (ROOT / "README.md").read_text()
     said = re.search(r"`anm-sk-demo` may ask (\d+) times\s+a minute and (\d+) at once", text)
 
     assert said is not None
     assert {"rpm": int(said[1]), "inflight": int(said[2])} == tier
+
+
+async def test_keys_of_the_demo() -> None:
+    """The keys of the first page's samples are those that the demo makes, the same for everybody."""
+    text = (ROOT / "README.md").read_text()
+
+    assert set(re.findall(r"anm-[as]k-\w{30,}", text)) == {TRIAL_KEY, ADMIN_KEY}
+
+
+async def test_trying_out_limits(tmp_path: Path) -> None:
+    """What the first page says of the trial key holds: its rate with its burst, its budgets, and what it has left."""
+    call = {"model": "demo-echo", "max_tokens": 100, "messages": [{"role": "user", "content": "Halo"}]}
+    async with serving(DEMO, cwd=tmp_path) as demo:
+        client = Client(demo.port, [("authorization", f"Bearer {TRIAL_KEY}"), ("anoman-session-id", "s1")])
+        replies = [await client.request("POST", "/v1/chat/completions", call) for _ in range(7)]
+    async with serving(DEMO, cwd=tmp_path) as demo:  # once more, on what is there
+        client = Client(demo.port, [("authorization", f"Bearer {TRIAL_KEY}"), ("anoman-session-id", "s1")])
+        again = await client.request("POST", "/v1/chat/completions", call)
+        long = await client.request("POST", "/v1/chat/completions", call | {"max_tokens": 1000})
+
+    assert [reply.status for reply in replies] == [200] * 6 + [429]
+    assert [reply.headers.get("x-anoman-burst-active") for reply in replies[:6]] == [None] * 4 + ["true"] * 2
+    assert again.status == 200
+    assert (long.status, long.json["error"]["code"]) == (402, "budget_exceeded")
 
 
 async def test_metrics() -> None:

@@ -238,11 +238,15 @@ async def test_reload_of_an_empty_file_changes_nothing(provider: FakeProvider, w
     assert reply.status == 200
 
 
-async def demo(*options: str, **environ: str) -> tuple[asyncio.subprocess.Process, str]:
-    """`gateway demo` once it serves, and what it has printed until then."""
+async def demo(folder: Path, *options: str, **environ: str) -> tuple[asyncio.subprocess.Process, str]:
+    """`gateway demo` once it serves, and what it has printed until then; it keeps what it keeps in *folder*."""
     command = [sys.executable, "-m", "gateway", "demo", *options]
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, env=QUIET | environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command,
+        cwd=folder,
+        env=QUIET | {"PYTHONPATH": str(ROOT)} | environ,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     text = ""
@@ -254,10 +258,10 @@ async def demo(*options: str, **environ: str) -> tuple[asyncio.subprocess.Proces
     return process, text
 
 
-async def test_demo_streams_and_leaves_on_ctrl_c() -> None:
+async def test_demo_streams_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
     """`gateway demo` prints a key and a curl line, streams both dialects, and exits 0 on SIGINT with its provider."""
     port = free_port()
-    process, text = await demo("--port", str(port))
+    process, text = await demo(tmp_path, "--port", str(port))
     client = Client(port, [("authorization", f"Bearer {DEMO_KEY}")])
 
     models = (await client.request("GET", "/v1/models")).json["data"]
@@ -284,11 +288,13 @@ async def test_demo_streams_and_leaves_on_ctrl_c() -> None:
     ],
     ids=["by default", "option", "variable"],
 )
-async def test_demo_stays_on_loopback(options: list[str], environ: dict[str, str], host: str, others: bool) -> None:
+async def test_demo_stays_on_loopback(
+    options: list[str], environ: dict[str, str], host: str, others: bool, tmp_path: Path
+) -> None:
     """A platform's PORT gives the demo its port and no other address; one that is asked for is told as it is."""
     port = free_port()
 
-    process, text = await demo(*options, PORT=str(port), **environ)
+    process, text = await demo(tmp_path, *options, PORT=str(port), **environ)
     try:
         reached = not await asyncio.to_thread(socket_error, "127.0.0.3", port)
     finally:
@@ -305,9 +311,9 @@ def socket_error(host: str, port: int) -> int:
         return sock.connect_ex((host, port))
 
 
-async def test_demo_tells_the_port_it_got() -> None:
+async def test_demo_tells_the_port_it_got(tmp_path: Path) -> None:
     """Where the system chooses the port, the banner has the one it chose."""
-    process, text = await demo("--port", "0")
+    process, text = await demo(tmp_path, "--port", "0")
     found = re.search(r"curl -sSN http://127\.0\.0\.1:(\d+)/", text)
     assert found is not None
 
