@@ -19,7 +19,10 @@ from gateway.storage.reading import SqlBooks
 
 def open_desk(stores: Stores, door: Door, terms: Callable[[], Terms], now_ms: Callable[[], int]) -> AdminDesk:
     """
+    What answers for *stores*.
+
     Args:
+        door: What keys come in by.
         terms: The tiers of the file that is in force now.
         now_ms: Epoch milliseconds.
     """

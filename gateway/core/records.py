@@ -23,10 +23,12 @@ class Actor(Struct, frozen=True):
 
     Attributes:
         tenant: The only one whose things it may touch; None for operators.
+        address: Where its request came from.
     """
 
     name: str
     tenant: str | None = None
+    address: str | None = None
 
     @property
     def is_operator(self) -> bool:

@@ -77,6 +77,6 @@ async def write_audit(
         "actor": actor.name,
         "action": action,
         "target": target,
-        "details": columns_of(details or {}),
+        "details": columns_of(details or {}) | ({} if actor.address is None else {"address": actor.address}),
     }
     await connection.execute(audit.insert().values(row))

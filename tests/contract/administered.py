@@ -15,6 +15,8 @@ from gateway.aio import Tasks
 from gateway.core.accounts import Right
 from gateway.core.records import CLI, KeyDraft, Secret
 from gateway.http.admin.routes import AdminTable
+from gateway.http.door import Door
+from gateway.policy.strangers import Strangers
 from gateway.settings import FileTerms, TierEntry
 from gateway.storage.accounts import SqlAccounts
 from gateway.storage.database import Database
@@ -87,7 +89,8 @@ async def administered(url: str) -> AsyncIterator[Administered]:
         clock_s=clock.now_s,
         epoch_s=clock.now_s,
     )
-    table = open_desk(stores, lambda: TERMS, clock.now_ms).table
+    door_of_keys = Door(stores.keys, Strangers(clock.now_s), ())
+    table = open_desk(stores, door_of_keys, lambda: TERMS, clock.now_ms).table
     accounts = SqlAccounts(stores.database, lambda: TERMS, chance=os.urandom, now_ms=clock.now_ms)
     keys: dict[tuple[str, Right], Secret] = {}
     for tenant in TENANTS:

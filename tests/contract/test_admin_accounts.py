@@ -234,7 +234,7 @@ async def test_audit(served: str) -> None:
     assert (entry["action"], entry["actor"], entry["target"], entry["tenant"]) == (
         "key.created", manager, made["id"], "acme"
     )  # fmt: skip
-    assert entry["details"]["name"] == "k"
+    assert (entry["details"]["name"], entry["details"]["address"]) == ("k", "127.0.0.1")
     assert made["secret"][7:-4] not in str(everything)
     assert [row["seq"] for row in rest["data"]] == sorted((row["seq"] for row in rest["data"]), reverse=True)
     assert {row["tenant"] for row in (*first["data"], *rest["data"])} == {"acme"}

@@ -42,7 +42,8 @@ FITTING: dict[tuple[str, str], Any] = {
 
 def routes() -> tuple[AdminRoute, ...]:
     """Every route there is; the stores are not asked for anything here."""
-    return open_desk(_Nothing(), lambda: TERMS, lambda: 0).table.routes  # type: ignore[arg-type]
+    nothing: Any = _Nothing()
+    return open_desk(nothing, nothing, lambda: TERMS, lambda: 0).table.routes
 
 
 class _Nothing:

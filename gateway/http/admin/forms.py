@@ -127,7 +127,7 @@ def _wrong(param: str, problem: str) -> GatewayError:
 
 def actor_of(asked: AdminRequest) -> Actor:
     """Who changes something."""
-    return Actor(asked.key.id, None if asked.is_operator else asked.key.tenant)
+    return Actor(asked.key.id, None if asked.is_operator else asked.key.tenant, asked.address)
 
 
 def told(handle: Handler, limits: str = "limits.") -> Handler:
