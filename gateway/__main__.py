@@ -89,7 +89,7 @@ def serve(config: str | None, host: str | None, port: int | None, workers: int |
     if settings.server.workers > 1:
         run_workers(settings, config, overrides)
     else:
-        run_single(settings, lambda: _usable(load_settings(config, overrides)))
+        run_single(settings, lambda: _usable(load_settings(config, overrides), settings))
 
 
 def _listen_or_exit(settings: Settings) -> socket.socket:
@@ -126,19 +126,22 @@ def run_workers(settings: Settings, config: str | None, overrides: dict[str, Any
     from gateway.master import serve_workers
 
     def reread() -> Settings:
-        return _usable(load(config, environ, overrides, presets=PRESETS))
+        return _usable(load(config, environ, overrides, presets=PRESETS), settings)
 
     serve_workers(settings, reread, listener, directory)
 
 
-def _usable(settings: Settings) -> Settings:
+def _usable(settings: Settings, first: Settings) -> Settings:
     """
     *settings* that were read again.
 
+    Args:
+        first: Those of the start. A gateway whose keys are all in the database has never had any of the file.
+
     Raises:
-        SettingsError: They would have every request refused, like a file that is being written at the moment.
+        SettingsError: They have no models or no keys any more, like a file that is being written at the moment.
     """
-    missing = [name for name in ("models", "keys") if not getattr(settings, name)]
+    missing = [name for name in ("models", "keys") if getattr(first, name) and not getattr(settings, name)]
     if missing:
         raise SettingsError([f"{name}: there are none, which a restart may change but no reload" for name in missing])
     return settings

@@ -18,7 +18,7 @@ from gateway.aio import Tasks
 from gateway.bookkeeping import open_janitor, open_journal, open_shelf
 from gateway.core.accounts import Key
 from gateway.core.catalog import Catalog, Route
-from gateway.core.errors import SHUTDOWN, Failure
+from gateway.core.errors import KEY_CUT, SHUTDOWN, Failure
 from gateway.core.exchange import Exchange
 from gateway.core.ports import StoreUnavailable
 from gateway.core.receipt import Tariff
@@ -439,7 +439,16 @@ class App:
         self._metrics.pour()
         self._refusals.flush()
         self._telemetry.flush_libraries()
+        self._cut_revoked()
         asyncio.get_running_loop().call_later(TICK_S, self._every_second)
+
+    def _cut_revoked(self) -> None:
+        """End what runs for keys that were revoked with `--now`; those of the others are read again meanwhile."""
+        revoked = self._stores.keys.cut({watch.key_id for watch in self._running})
+        if revoked:
+            for watch in tuple(self._running):
+                if watch.key_id in revoked:
+                    watch.interrupt(KEY_CUT)
 
     def _replayed(self, request_id: str, key: Key) -> None:
         self._telemetry.log.info(events.REQUEST_REPLAYED, request_id=request_id, tenant=key.tenant, key_id=key.id)

@@ -31,11 +31,12 @@ The gateway reads one TOML file, the environment and the command line. For a sin
 5. the default.
 
 The file is the one named by `--config` or, without it, by `GATEWAY_CONFIG`, else `./gateway.toml` where there is one.
-Without a file there are no models and no keys: `serve` starts all the same, warns, and refuses every request.
+Without a file there are no models and no keys but those of the [database](accounts.md): `serve` starts all the same,
+and warns.
 
 Everything that is wrong is reported at once, each problem with its place, and nothing starts. An unknown name is a
 problem, and so is a setting that this version would not enforce. `SIGHUP` reads the file again; if it has problems, or
-no models or no keys, the settings in force stay. `.venv/bin/python -m gateway check` prints the problems,
+no models or no keys any more, the settings in force stay. `.venv/bin/python -m gateway check` prints the problems,
 `.venv/bin/python -m gateway settings` the values in force and where each came from, with keys and passwords masked. A
 complete file with comments is [examples/gateway.toml](examples/gateway.toml).
 """
@@ -131,6 +132,8 @@ MEANINGS: Mapping[str, str] = {
     "invalid_api_key": "No key was sent, or one that the gateway does not know.",
     "residency_denied": "The model has no route within the key's `region_preference` or its own `residency`; nothing "
     "was sent to any provider ([routing.md](routing.md)).",
+    "key_revoked": "The key was revoked with `--now` ([accounts.md](accounts.md)) while the call was under way; what "
+    "had come by then is billed.",
     "right_denied": "The admin key lacks the right that the route or the change needs ([admin.md](admin.md)).",
     "conflict": "What is to be made exists already, or was changed meanwhile ([admin.md](admin.md)).",
     "storage_unavailable": "The database does not answer, and nothing that is remembered can stand in for it: the key "

@@ -70,6 +70,10 @@ RESIDENCY_DENIED = ErrorKind(
     "residency_denied", 403, "invalid_request_error", "permission_error",
     "No provider of this model computes where this key's calls have to stay.", retry="never",
 )
+KEY_REVOKED = ErrorKind(
+    "key_revoked", 401, "invalid_request_error", "authentication_error",
+    "The API key was revoked while it was in use.", retry="never",
+)
 RIGHT_DENIED = ErrorKind(
     "right_denied", 403, "invalid_request_error", "permission_error",
     "This admin key may not do that.", retry="never",
@@ -157,6 +161,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     INVALID_REQUEST,
     INVALID_HOST,
     INVALID_API_KEY,
+    KEY_REVOKED,
     BUDGET_EXCEEDED,
     RESIDENCY_DENIED,
     RIGHT_DENIED,
@@ -250,6 +255,11 @@ class Failure:
         """What the frame says that ends a stream: a stop of our own by its own code, all else as an interruption."""
         return self.error if self.failure_class == "policy_stop" else STREAM_INTERRUPTED
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the gateway itself ended what went well: no route is to blame, and none is to go on with it."""
+        return self.failure_class in ("gateway_shutdown", "policy_stop")
+
     def as_error(self) -> GatewayError:
         """The plain HTTP error of this failure, for use before the stream is open."""
         return GatewayError(
@@ -289,6 +299,7 @@ class FetchFailed(Exception):
 
 SHUTDOWN = Failure("gateway_shutdown", "shutdown", SHUTTING_DOWN, retryable=False, counts=False)
 BUDGET_REACHED = Failure("policy_stop", "budget", BUDGET_EXCEEDED, retryable=False, counts=False)
+KEY_CUT = Failure("policy_stop", "key_revoked", KEY_REVOKED, retryable=False, counts=False)
 FIRST_TOKEN_TIMEOUT = Failure("upstream_timeout", "first_token", PROVIDER_TIMEOUT)
 IDLE_TIMEOUT = Failure("upstream_timeout", "idle", PROVIDER_TIMEOUT, retryable=False)
 NON_STREAM_TIMEOUT = Failure("upstream_timeout", "non_stream", GATEWAY_TIMEOUT, retryable=False)

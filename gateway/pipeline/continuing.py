@@ -20,7 +20,7 @@ def rest_of(exchange: Exchange, lane: Lane, failure: Failure) -> Rest | None:
     of an answer, where going on would not be sound, and where another provider is no remedy: the gateway itself has to
     leave, or the first one objected to what was asked or answered.
     """
-    if not isinstance(lane, KeptLane) or failure.failure_class == "gateway_shutdown" or failure.error.status < 500:
+    if not isinstance(lane, KeptLane) or failure.is_ours or failure.error.status < 500:
         return None
     tried = {attempt.route.id for attempt in exchange.attempts}
     routes = tuple(route for route in exchange.candidates if route.id not in tried and takes_prefill(route))

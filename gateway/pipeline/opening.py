@@ -13,7 +13,6 @@ from gateway.core.errors import (
     NO_SLOT,
     PROVIDER_REFUSES,
     PROVIDER_UNAVAILABLE,
-    SHUTDOWN,
     STALE,
     Failure,
     GatewayError,
@@ -100,7 +99,7 @@ class Opening:
         if permit is not None:
             if failure.counts:
                 permit.failed(now_s)
-            elif failure is SHUTDOWN or failure.reason in (STALE, NO_SLOT):
+            elif failure.is_ours or failure.reason in (STALE, NO_SLOT):
                 permit.abandoned()
             else:
                 permit.succeeded(now_s)  # it answered: our rate limit or the caller's mistake is no sign of ill health

@@ -131,7 +131,7 @@ class StreamRelay:
         """Everything after the commit point: the frames, then the last words."""
         while (failure := await self._pass_on(flow)) is not None:
             flow.answer.close()
-            if failure is BUDGET_REACHED:
+            if failure.failure_class == "policy_stop":
                 self._exchange.attempts[-1].result = "cancelled"  # the provider has done nothing wrong
                 await self._fail(flow.lane, failure)
                 return
@@ -174,7 +174,7 @@ class StreamRelay:
         except BaseException as exc:  # nothing of what the client has is the other's
             exchange.route, exchange.params = route, params
             if isinstance(exc, UpstreamFailed | GatewayError):
-                return SHUTDOWN if isinstance(exc, UpstreamFailed) and exc.failure is SHUTDOWN else failure
+                return exc.failure if isinstance(exc, UpstreamFailed) and exc.failure.is_ours else failure
             raise
         first.usage = begun.usage
         watch.attempt = exchange.attempts[-1]

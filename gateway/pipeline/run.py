@@ -68,6 +68,7 @@ class Pipeline:
             relay = CountRelay(exchange, self._services, sink, settlement)
         else:
             relay = JsonRelay(exchange, self._services, sink, settlement)
+        relay.watch.key_id = exchange.key.id
         self._running.add(relay.watch)
         try:
             return await relay.run()

@@ -31,6 +31,7 @@ class Watch(ABC):
         expired: The failure when `deadline_s` has passed.
         gone_s: Monotonic seconds when the client was seen to leave; None while it has not been, or nothing was asked.
         attempt: The attempt under way whose provider may be read on without the client; None while there is none.
+        key_id: Whose exchange it is.
         outlives: Whether it is to be: the client has left, and its asking is still open.
     """
 
@@ -42,6 +43,7 @@ class Watch(ABC):
         self.gone_s: float | None = None
         self.attempt: Attempt | None = None
         self.outlives = False
+        self.key_id = ""
         self._asking: Asking | None = None  # the newest
         self.now_s = services.clock.monotonic_s
         self._interruption: Failure | None = None

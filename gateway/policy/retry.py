@@ -92,7 +92,7 @@ def _final(attempt: Attempt) -> bool:
     failure = attempt.failure
     if failure is None or failure.retryable:
         return False
-    return 400 <= failure.error.status < 500 or failure.failure_class == "gateway_shutdown"
+    return 400 <= failure.error.status < 500 or failure.is_ours
 
 
 def _again(

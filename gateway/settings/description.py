@@ -85,7 +85,7 @@ def warnings_text(settings: Settings) -> str:
     if not settings.models:
         lines.append(f"warning: no models are configured, so there is nothing to ask for{_hint(settings)}\n")
     if not settings.keys:
-        lines.append("warning: no keys are configured, so every request is refused\n")
+        lines.append("warning: no keys are configured, so only those of the database are served\n")
     return "".join(lines)
 
 

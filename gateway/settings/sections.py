@@ -77,10 +77,11 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """Where things are kept. Accepted and checked, but nothing is stored yet."""
+    """Where things are kept."""
 
     database_url: str = setting(
-        "Database; accepted and kept, but nothing uses it in this version.",
+        "Database of accounts, ledger and traces: a SQLite file, which gets its tables by itself, or Postgres, which "
+        "`gateway migrate` gives them.",
         "sqlite:///gateway.db",
         check=checks.database_url,
         render=checks.without_password,

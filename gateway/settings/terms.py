@@ -45,7 +45,6 @@ class FileTerms:
             raise BadTerms([(foreign[0], f"a key may have {', '.join(sorted(OWN_LIMITS))} of its own")])
         return tier_of(_read(KeyEntry, {"tenant": "any", "tier": name, **own}), base)
 
-
     def written(self, name: str) -> Mapping[str, object]:
         """See `core.ports.Terms`."""
         return _as_written(self._tiers[name])

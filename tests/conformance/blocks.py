@@ -5,6 +5,8 @@ The words behind the language say how:
     bash demo       run as it is, beside the demo          bash make    what the Makefile would run
     bash check      run beside the configurations          bash serve   start, wait until it is ready, stop
     bash heroku     compared with what is shipped for Heroku
+    bash keys       run one after the other in an empty folder; KEY_ID is the first key's
+    bash admin      run one after the other beside a gateway of their own; OPERATOR_KEY is an operator's
     python demo, js demo    run beside the demo
     toml NAME       a configuration; kept as NAME for the blocks that follow
     text output     what the block before it prints

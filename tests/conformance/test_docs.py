@@ -22,6 +22,7 @@ from gateway.demo import ADMIN_KEY, BUILT_IN, KEY, TRIAL_KEY, document
 from gateway.metrics import MetricsRecorder
 from tests.conformance.blocks import Block, blocks, masked
 from tests.conformance.demo import DEMO, ROOT, Run, Served, serving
+from tests.contract.test_two_tenants import routes
 from tests.support.client import Client, Reply
 from tests.support.frames import chat, messages
 from tests.support.gateway import CHAT, MESSAGES
@@ -81,7 +82,7 @@ def assert_ran(block: Block, run: Run) -> None:
 async def test_every_block_is_tried() -> None:
     """No block is without a word that says how to try it."""
     known = re.compile(
-        r"(bash (demo|make|check|serve|heroku)|python demo|js demo|toml \S+|sse (chat|messages) .+"
+        r"(bash (demo|make|check|serve|heroku|keys|admin)|python demo|js demo|toml \S+|sse (chat|messages) .+"
         r"|json (chat|messages|GET) .+|(sse|json) run .+)"
     )
 
@@ -160,6 +161,55 @@ async def test_serve(folder: Path, block: Block) -> None:
         reply = await Client(served.port).request("GET", "/v1/models", headers=headers)
 
     assert [entry["id"] for entry in reply.json["data"]] == list(models)
+
+
+async def _reader(folder: Path) -> Served:
+    """One who stands in *folder*, without a configuration."""
+    (folder / ".venv").symlink_to(sys.prefix)
+    return Served(0)
+
+
+async def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands about accounts work as they stand, one after the other, from an empty folder on."""
+    for name in ("GATEWAY_CONFIG", "DATABASE_URL", "GATEWAY_STORAGE_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    reader = await _reader(tmp_path)
+    runs = []
+    for block in BLOCKS:
+        if (block.language, block.how) == ("bash", "keys"):
+            runs.append(await reader.run(["sh", "-e", "-c", block.text], cwd=tmp_path))
+            listed = await reader.run([".venv/bin/python", "-m", "gateway", "keys", "list", "--json"], cwd=tmp_path)
+            monkeypatch.setenv("KEY_ID", json.loads(listed.out)["id"])
+
+    assert [(run.code, "Traceback" in run.errors) for run in runs] == [(0, False)] * len(runs)
+    assert re.fullmatch(r"Created the tenant acme, [^\n]*\nanm-sk-\w{49}\n", runs[0].out)
+    assert "anm-sk-..." in runs[1].out
+
+
+async def test_admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The requests to the admin API work as they stand, one after the other, and none is refused."""
+    for name in ("GATEWAY_CONFIG", "DATABASE_URL", "GATEWAY_STORAGE_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    reader = await _reader(tmp_path)
+    for words in ("tenants create house", "keys create --tenant house --admin operate"):
+        made = await reader.run([".venv/bin/python", "-m", "gateway", *words.split()], cwd=tmp_path)
+    monkeypatch.setenv("OPERATOR_KEY", made.out.strip())
+    async with serving([sys.executable, "-m", "gateway", "serve"], cwd=tmp_path) as served:
+        runs = [await served.shell(block.text) for block in BLOCKS if (block.language, block.how) == ("bash", "admin")]
+
+    assert [(run.code, run.errors) for run in runs] == [(0, "")] * len(runs)
+    assert '"secret":"anm-sk-' in runs[0].out
+    assert runs[1].out.count('"action":"key.created"') == 3  # and the operator's own
+
+
+async def test_routes_of_the_admin_api() -> None:
+    """The document of the admin API has every route with its right, and no other."""
+    text = (ROOT / "docs" / "admin.md").read_text()
+    listed = re.findall(r"^\| `(\w+) (/anoman/v1/\S+)` \| `(\w+)`", text, re.MULTILINE)
+
+    assert sorted(listed) == sorted((route.method, route.template, route.right) for route in routes())
 
 
 @of(("bash", "heroku"))

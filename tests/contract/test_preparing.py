@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Column, Connection, MetaData, Table, insert, inspect, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.ports import StoreUnavailable
 from gateway.storage import migrations
-from gateway.storage.database import Database
+from gateway.storage.database import Database, open_engine
 from gateway.storage.migrations import upgrade
 from gateway.storage.preparing import prepare, prepare_sqlite
 from gateway.storage.revisions import HEAD, REVISIONS
@@ -81,6 +83,68 @@ async def test_known_revisions() -> None:
 
     assert tuple(reversed([found.revision for found in script.walk_revisions()])) == REVISIONS
     assert script.get_current_head() == HEAD
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_release_before_goes_on(url: str, database: Database, revision: str) -> None:
+    """Whatever a release of *revision* writes is taken by the tables of this one: both run while one replaces the
+    other (D5). Its columns are those of its own scripts, which never change once they are released."""
+    await asyncio.to_thread(migrate_to, url, revision)
+    old = await of(database, columns)
+    await asyncio.to_thread(migrate_to, url, "head")
+    await database.close()  # statements that were prepared for the old tables go with their connections
+    new = await of(database, columns)
+
+    async def write(connection: AsyncConnection) -> None:
+        for table in order(old):
+            values = {column.name: filler(column) for column in old[table]}
+            await connection.execute(
+                insert(Table(table, MetaData(), *(Column(c.name, c.type) for c in old[table]))).values(values)
+            )
+
+    await database.write(write)
+
+    assert {name: {c.name for c in found} - {c.name for c in new[name]} for name, found in old.items()} == {
+        name: set() for name in old
+    }
+
+
+def migrate_to(url: str, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS))
+
+    async def run() -> None:
+        engine = open_engine(url)
+        async with engine.begin() as connection:
+            await connection.run_sync(apply)
+        await engine.dispose()
+
+    def apply(connection: Connection) -> None:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+    asyncio.run(run())
+
+
+def columns(connection: Connection) -> dict[str, list[Column[Any]]]:
+    """The columns that a writer has to know, by table: all but those that number themselves."""
+    seen = inspect(connection)
+    return {
+        name: [Column(c["name"], c["type"]) for c in seen.get_columns(name) if c["name"] != "seq"]
+        for name in seen.get_table_names()
+        if name != "alembic_version"
+    }
+
+
+def order(tables: dict[str, Any]) -> list[str]:
+    """Tenants before their keys."""
+    return sorted(tables, key=lambda name: name == "keys")
+
+
+def filler(column: Column[Any]) -> Any:
+    """A value of the column's type."""
+    kind = str(column.type).partition("(")[0]
+    return {"JSON": {}, "BOOLEAN": False, "BLOB": b"x", "BYTEA": b"x", "TEXT": "x"}.get(kind, 1)
 
 
 async def test_postgres_without_tables(url: str, database: Database) -> None:

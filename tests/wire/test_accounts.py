@@ -19,11 +19,12 @@ from gateway.settings import FileTerms
 from gateway.storage.accounts import SqlAccounts
 from gateway.storage.database import Database
 from gateway.storage.migrations import upgrade
+from tests.support.acts import no_answer
 from tests.support.client import Client
 from tests.support.config import Config, standard
-from tests.support.frames import chat
-from tests.support.gateway import CHAT, Gateway
-from tests.support.notation import DONE, EOF_OK, FIN, R, T, U
+from tests.support.frames import chat, messages
+from tests.support.gateway import CHAT, MESSAGES, Gateway
+from tests.support.notation import CBD, CBS, DONE, EOF_OK, FIN, HANG, MS, R, T, U
 from tests.support.postgres import Postgres, cluster, postgres
 from tests.support.provider import FakeProvider
 
@@ -63,7 +64,8 @@ async def serving(url: str) -> AsyncIterator[tuple[FakeProvider, Gateway, SqlAcc
     """A gateway on the database, its provider, and what another process does to the accounts."""
     async with FakeProvider() as provider, elsewhere(url) as accounts:
         provider.script("m", ANSWER)
-        async with Gateway(configured(provider.base_url, url)) as gateway:
+        patient = {"first_token_s": 60, "idle_s": 60, "non_stream_s": 60}
+        async with Gateway(configured(provider.base_url, url, stream=patient)) as gateway:
             yield provider, gateway, accounts
 
 
@@ -159,6 +161,58 @@ async def test_expired(url: str) -> None:
 
     assert before == 200
     assert at_ms >= ends_ms
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+async def test_cut(url: str, path: str) -> None:
+    """The streams of a key that was revoked with `now` end within five seconds with a frame that says so, and are paid
+    for as far as they came; the provider is closed, and those of another key, or of one just revoked, go on."""
+    async with serving(url) as (provider, gateway, accounts):
+        provider.script("m", [R(), T("one two"), HANG])
+        provider.script("claude", [MS(3), CBS(0), CBD(0, "one two"), HANG])
+        cut, spared, other = [await key_of(accounts) for _ in range(3)]
+        body = chat("m") if path == CHAT else messages("claude")
+        streams = [await gateway.client(key.text).open("POST", path, body) for key in (cut, spared, other)]
+        for stream in streams:
+            await stream.head()
+        await accounts.revoke_key(CLI, spared.key.id, now=False)
+        await accounts.revoke_key(CLI, cut.key.id, now=True)
+        since_s = time.monotonic()
+        frames = await streams[0].all_frames(30)
+        took_s = time.monotonic() - since_s
+        (line,) = await gateway.settled(1)
+        await refused_after(gateway.client(spared.text), since_s)
+        running = [not stream.closed.done() for stream in streams[1:]]
+        open_connections = provider.open_connections
+        for stream in streams[1:]:
+            stream.rst()
+
+    told = b"".join(frames)
+    assert took_s <= REVOKED_WITHIN_S
+    assert b'"code":"key_revoked"' in told
+    assert b'"failure_class":"policy_stop"' in told
+    assert (path == CHAT) is told.endswith(b"data: [DONE]")
+    assert streams[0].ended_properly
+    assert running == [True, True]
+    assert open_connections == 2
+    assert (line["key_id"], line["outcome"], line["error_code"]) == (cut.key.id, "interrupted", "key_revoked")
+    assert line["completion_tokens"] > 0
+    assert float(line["cost_usd"]) > 0
+
+
+async def test_cut_before_the_first_token(file_url: str) -> None:
+    """A call that is still waited for ends with a plain 401, and no other route is tried."""
+    async with serving(file_url) as (provider, gateway, accounts):
+        provider.script("first", [no_answer()])
+        provider.script("second", ANSWER)
+        made = await key_of(accounts)
+        asking = asyncio.ensure_future(gateway.client(made.text).request("POST", CHAT, chat("fallback", stream=False)))
+        await provider.next_request()
+        await accounts.revoke_key(CLI, made.key.id, now=True)
+        reply = await asking
+
+    assert (reply.status, reply.json["error"]["code"]) == (401, "key_revoked")
+    assert reply.headers.get("x-should-retry") == "false"
 
 
 async def test_without_a_database(tmp_path: Path) -> None:
