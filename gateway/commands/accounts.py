@@ -154,7 +154,7 @@ def keys(context: click.Context) -> None:
     "--model", "models", multiple=True, help="Models that it may use, * for any rest of a name. May be repeated."
 )
 @click.option("--region-preference", type=click.Choice(get_args(Residency)), default="any", show_default=True)
-@click.option("--prefer-batch", is_flag=True, help="Have calls that need no answer at once wait for a batch.")
+@click.option("--prefer-batch", is_flag=True, help="Calls may wait for a batch; kept for a later version.")
 @_key_budgets
 @click.option("--policy", help="The policy that its calls are under.")
 @click.option(

@@ -37,8 +37,11 @@ def base_url(text: str) -> str:
 
 def database_url(text: str) -> str:
     """A SQLite or Postgres URL."""
-    if _split(text).scheme not in ("sqlite", "postgres", "postgresql"):
+    parts = _split(text)
+    if parts.scheme not in ("sqlite", "postgres", "postgresql"):
         raise ValueError("not a sqlite:, postgres: or postgresql: URL")
+    if parts.scheme == "sqlite" and (not text.startswith("sqlite:///") or parts.path in ("/", "/:memory:")):
+        raise ValueError('not a SQLite URL that names a file, as "sqlite:///gateway.db"')
     return text
 
 

@@ -316,6 +316,8 @@ async def _key(connection: AsyncConnection, tenant: str | None, key_id: str) -> 
 
 async def _touchable(connection: AsyncConnection, actor: Actor, key_id: str) -> KeyRecord:
     """The key. An operator's is out of others' reach even in their own tenant: a new secret would make them one."""
+    # Locked where two could change it at once: what the second one reads is what the first has written.
+    await connection.execute(select(keys.c.id).where(keys.c.id == key_id).with_for_update())
     found = await _key(connection, actor.tenant, key_id)
     if "operate" in found.rights and not actor.is_operator:
         raise NotThere(f"There is no key {key_id}.")

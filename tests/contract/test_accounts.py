@@ -265,6 +265,17 @@ async def test_overlap_follows_the_key(bank: Bank) -> None:
     assert [await bank.find(made), await bank.find(fresh)] == [None, None]
 
 
+async def test_rotated_by_two_at_once(bank: Bank) -> None:
+    """Of many who rotate a key at once each gets a secret that counts, and none is lost."""
+    await bank.tenant()
+    made = await bank.make()
+
+    fresh = await asyncio.gather(*(bank.accounts.rotate_key(CLI, made.key.id, 60_000) for _ in range(4)))
+
+    found = [await bank.find(secret) for secret in (made, *fresh)]
+    assert [key.id if key else None for key in found] == [made.key.id] * 5
+
+
 async def test_old_secrets_go(bank: Bank) -> None:
     """Earlier secrets whose time is over are taken away when the key is rotated again."""
     await bank.tenant()

@@ -223,6 +223,10 @@ def test_every_bound_holds(section: str, name: str) -> None:
             {"database_url": "mysql://u:hunter2@db"},
             "the value is not a sqlite:, postgres: or postgresql: URL",
         ),
+        *(
+            ("storage", {"database_url": url}, "the value is not a SQLite URL that names a file")
+            for url in ("sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:gateway.db", "sqlite://gateway.db")
+        ),
         ("storage", {"redis_url": "http://:hunter2@cache"}, "the value is not a redis:, rediss: or unix: URL"),
         ("logging", {"level": "loud"}, '"loud" is not one of "debug", "info", "warning", "error"'),
         ("server", {"host": ""}, '"" is not a host name or address'),
