@@ -256,7 +256,8 @@ class _Writer:
 
     def __init__(self, path: Path, *, fsync: bool, segment_bytes: int) -> None:
         self._path = path
-        self._sync = os.fdatasync if fsync else lambda descriptor: None
+        # Written through in the same call: after each the thread has to wait for the interpreter again.
+        self._mode = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | (os.O_DSYNC if fsync else 0)
         self._segment_bytes = segment_bytes
         self._number = 0
         self._file = -1
@@ -310,23 +311,17 @@ class _Writer:
                 self._open.pop(record.admission.request_id, None)
 
     def _append(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self._sync(self._file)
+        _write_all(self._file, data)
         self.written = Position(self._number, self.written.offset + len(data))
 
     def _begin_segment(self) -> None:
         """Begin the next file, with everything that is open in it: those before it need not be kept for that."""
         number = self._number + 1
         path = self._path / name_of(number)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        file = os.open(path, self._mode, 0o600)
         data = HEADER + b"".join(self._open.values())
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(file, view) :]
-            self._sync(file)
+            _write_all(file, data)
             sync_directory(self._path)
         except OSError:
             os.close(file)
@@ -336,3 +331,9 @@ class _Writer:
             os.close(self._file)
         self._file, self._number = file, number
         self.written = Position(number, len(data))
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]

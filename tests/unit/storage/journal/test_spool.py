@@ -199,8 +199,8 @@ async def test_a_disk_that_hangs(
     """A disk that does not even fail has callers refused in time (D6)."""
     monkeypatch.setattr(spool_module, "ADMIT_S", 0.1)
     pipe, end = os.pipe()
-    writer = spool._writer
-    monkeypatch.setattr(writer, "_sync", lambda descriptor: os.read(pipe, 1))
+    write_all = spool_module._write_all
+    monkeypatch.setattr(spool_module, "_write_all", lambda file, data: (os.read(pipe, 1), write_all(file, data)))
 
     with pytest.raises(StoreUnavailable):
         await spool.admit(admission("r1"))

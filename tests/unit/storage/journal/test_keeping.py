@@ -1,0 +1,258 @@
+"""A process's journal on its way into the database, and those of dead ones."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.aio import Tasks
+from gateway.core.catalog import Provider, Route
+from gateway.core.ports import Spent, StoreUnavailable
+from gateway.storage.journal.carrying import Carrier, CarrierReports
+from gateway.storage.journal.homes import QUARANTINE
+from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
+from gateway.storage.journal.segments import Damage, name_of
+from gateway.storage.journal.spool import Reports
+from gateway.storage.memory import MemoryCounters
+from gateway.storage.writing import Entry
+from tests.unit.admissions import ONE, admission, ended
+
+NOW_S = 1_001.5  # shortly after the ends of `ended`
+SOON_S = 10.0
+ROUTE = Route(Provider("openai", "openai_chat", "https://openai.test", "cloud_direct", "US", ONE), "gpt-x")
+
+
+class Shelf:
+    """A database of entries by request; it is as slow, away, or particular as a test wants it."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.order: list[str] = []
+        self.buried: list[str] = []
+        self.delay_s = 0.0
+        self.is_away = False
+        self.refuses: Callable[[Entry], bool] = lambda entry: False
+        self.asked = asyncio.Event()
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        self.asked.set()
+        await asyncio.sleep(self.delay_s)
+        if self.is_away:
+            raise StoreUnavailable("away")
+        if any(map(self.refuses, entries)):
+            raise ValueError("refused")
+        for entry in entries:
+            self.order.append(entry.receipt.request_id)
+            self.entries.setdefault(entry.receipt.request_id, entry)
+
+    async def bury(self, entry: Entry, record: bytes, reason: str) -> None:
+        self.buried.append(entry.receipt.request_id)
+
+    async def has(self, count: int) -> None:
+        async with asyncio.timeout(SOON_S):
+            while len(self.entries) < count:  # noqa: ASYNC110 - nothing else happens at the last one
+                await asyncio.sleep(0.01)
+
+
+class Counters(MemoryCounters):
+    """Those of one process, and what they are told of others' calls."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: NOW_S)
+        self.settled: dict[str, Spent] = {}
+
+    def settle(self, request_id: str, spent: Spent) -> None:
+        self.settled[request_id] = spent
+
+
+class House:
+    """Keepers of one directory and one database, and what they report."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.shelf = Shelf()
+        self.counters = Counters()
+        self.log: list[tuple[Any, ...]] = []
+        self._tasks = Tasks(lambda name, exc: self.log.append(("crash", name, exc)))
+        self._number = 0
+
+    def keeper(self, segment_bytes: int = 64 * 1024) -> SpoolKeeper:
+        """One more process's."""
+        self._number += 1
+        rules = SpoolRules(self.root, str(self._number), f"writer-{self._number}", segment_bytes=segment_bytes)
+        log = self.log
+        reports = CarrierReports(
+            lambda exc: log.append(("delayed",)), lambda: log.append(("caught_up",)),
+            lambda request_id, reason: log.append(("buried", request_id)),
+        )  # fmt: skip
+        return SpoolKeeper(
+            rules, Carrier(self.shelf, reports), self.counters,
+            reports=Reports(lambda exc: log.append(("failed",)), lambda: None, lambda took_s: None),
+            keeper_reports=KeeperReports(
+                lambda path, damage: log.append(("damaged", Path(path).parent.name, damage)),
+                lambda writer, ended, reconciled: log.append(("adopted", writer, ended, reconciled)),
+            ),
+            epoch_s=lambda: NOW_S, tasks=self._tasks,
+        )  # fmt: skip
+
+    async def dies(self, keeper: SpoolKeeper) -> None:
+        """The process of *keeper* is gone: the kernel lets go of its lock, and nobody else does anything."""
+        await keeper.spool.close(SOON_S)
+        keeper.spool.home.release()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "spool")
+
+
+async def serve(keeper: SpoolKeeper, name: str) -> None:
+    (await keeper.admit(admission(name))).sent(ROUTE)
+    keeper.record(ended(name))
+
+
+async def test_slow_database_and_eager_collector(house: House) -> None:
+    """A thousand calls have a thousand entries, though the database takes 0.2 s for a batch and the collector runs all
+    the time (USE-19)."""
+    house.shelf.delay_s = 0.2
+    keeper = house.keeper()
+    keeper.start()
+
+    serving = asyncio.gather(*(serve(keeper, f"r{number}") for number in range(1000)))
+    while not serving.done():
+        gc.collect()
+        await asyncio.sleep(0.005)
+    await keeper.close(SOON_S)
+
+    assert len(house.shelf.entries) == len(house.shelf.order) == 1000
+    assert keeper.backlog == 0
+    assert list(house.root.iterdir()) == []
+
+
+async def test_database_away(house: House) -> None:
+    """What waits for the database comes in its order, poison aside, and the operator is told once of each (D4)."""
+    house.shelf.is_away = True
+    house.shelf.refuses = lambda entry: entry.receipt.request_id in ("r7", "r150")
+    keeper = house.keeper(segment_bytes=4096)
+    keeper.start()
+
+    for number in range(200):
+        await serve(keeper, f"r{number}")
+    await house.shelf.asked.wait()
+    backlog = keeper.backlog
+    house.shelf.is_away = False
+    await house.shelf.has(198)
+    await keeper.close(SOON_S)
+
+    assert backlog == 200
+    assert house.shelf.order == [f"r{number}" for number in range(200) if number not in (7, 150)]
+    assert house.shelf.buried == ["r7", "r150"]
+    assert sorted(house.log) == [("buried", "r150"), ("buried", "r7"), ("caught_up",), ("delayed",)]
+
+
+async def test_files_go_when_they_are_drained(house: House) -> None:
+    """What the database has is not kept on the disk, though a call of the first minute is still open."""
+    keeper = house.keeper(segment_bytes=4096)
+    keeper.start()
+    await keeper.admit(admission("open"))
+
+    for number in range(100):
+        await serve(keeper, f"r{number}")
+    await house.shelf.has(100)
+    async with asyncio.timeout(SOON_S):
+        while len(list(keeper.spool.home.path.glob("*.log"))) > 2:  # noqa: ASYNC110 - a folder tells nobody
+            await asyncio.sleep(0.01)
+    await keeper.close(SOON_S)
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(101)
+
+    assert house.shelf.entries["open"].receipt.booking is not None
+    await other.close(SOON_S)
+
+
+async def test_taking_over(house: House) -> None:
+    """The ends of a dead process reach the database, what it left open is brought to its end, and its limits are given
+    back, before the database is there."""
+    dead = house.keeper()
+    await serve(dead, "r1")
+    (await dead.admit(admission("r2"))).sent(ROUTE)
+    place = await dead.admit(admission("r3"))
+    place.sent(ROUTE)
+    place.moved(4, 1.0)
+    await dead.admit(admission("r4"))
+    await house.dies(dead)
+    house.shelf.is_away = True
+
+    other = house.keeper()
+    other.start()
+    await house.shelf.asked.wait()
+    settled = {**house.counters.settled}
+    house.shelf.is_away = False
+    await house.shelf.has(4)
+    await other.close(SOON_S)
+
+    assert settled == {"r1": Spent(33, 33, 41_000), "r2": Spent(11, 0, 0), "r3": Spent(15, 30, 23_000), "r4": Spent()}
+    assert {name: entry.writer for name, entry in house.shelf.entries.items()} == dict.fromkeys(settled, "writer-1")
+    assert ("adopted", "writer-1", 1, 3) in house.log
+    assert list(house.root.iterdir()) == []
+
+
+async def test_old_ends_are_not_counted_again(house: House) -> None:
+    """Counters know a call again for two minutes: what ended longer ago was settled by its own process."""
+    dead = house.keeper()
+    await dead.admit(admission("old"))
+    dead.record(ended("old", settled_ms=int(NOW_S * 1000) - 61_000))
+    await house.dies(dead)
+
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(1)
+    await other.close(SOON_S)
+
+    assert house.counters.settled == {}
+
+
+async def test_a_damaged_file(house: House) -> None:
+    """What can be read of a damaged file is taken, a copy is put aside, and the operator is told (D7)."""
+    dead = house.keeper()
+    for number in range(5):
+        await serve(dead, f"r{number}")
+    await house.dies(dead)
+    path = dead.spool.home.path / name_of(1)
+    data = bytearray(path.read_bytes())
+    data[300] ^= 0xFF
+    path.write_bytes(data)
+
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(5)
+    await other.close(SOON_S)
+
+    ((_, place, damage),) = [line for line in house.log if line[0] == "damaged"]
+    assert (place, damage.is_tail) == (QUARANTINE, False)
+    assert isinstance(damage, Damage)
+    assert [path.name for path in house.root.iterdir()] == [QUARANTINE]
+
+
+async def test_an_end_that_cannot_wait(house: House) -> None:
+    """A process that has to go leaves what the database does not take in time to the next one."""
+    house.shelf.is_away = True
+    keeper = house.keeper()
+    keeper.start()
+    await serve(keeper, "r1")
+
+    await keeper.close(0.3)
+    house.shelf.is_away = False
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(1)
+    await other.close(SOON_S)
+
+    assert house.shelf.order == ["r1"]
+    assert list(house.root.iterdir()) == []

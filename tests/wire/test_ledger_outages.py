@@ -1,0 +1,80 @@
+"""What is served and what is recorded while the database, the disk or Redis is away."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+
+from tests.support.config import standard
+from tests.support.frames import chat
+from tests.support.gateway import CHAT, PLAIN, Gateway
+from tests.support.notation import DONE, FIN, R, T, U, json_answer
+from tests.support.provider import FakeProvider
+from tests.support.redis import server
+from tests.support.rows import Ledger
+
+CALLS = 300
+AT_ONCE = 30
+
+
+async def call_many(gateway: Gateway, count: int) -> list[int]:
+    """The statuses of *count* calls, `AT_ONCE` of them at a time."""
+
+    async def caller(own: int) -> list[int]:
+        return [(await gateway.client().request("POST", CHAT, chat("m"))).status for _ in range(own)]
+
+    return [*chain(*await asyncio.gather(*(caller(count // AT_ONCE) for _ in range(AT_ONCE))))]
+
+
+async def test_a_database_that_is_locked(tmp_path: Path) -> None:
+    """While another one holds the database calls are served; afterwards every row is there, once (D4, USE-19)."""
+    books = Ledger(tmp_path)
+    async with (
+        FakeProvider() as provider,
+        Gateway(standard(provider.base_url, **books.sections), flags=PLAIN) as gateway,
+    ):
+        provider.script("m", [R(), T("Once "), T("upon"), FIN(), U(7, 2), DONE])
+        await gateway.client().request("POST", CHAT, chat("m"))
+        await books.has("ledger", 2)
+
+        with closing(sqlite3.connect(books.file, isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            statuses = await call_many(gateway, CALLS)
+            await gateway.logged("ledger.delayed", within_s=20)
+            holder.execute("ROLLBACK")
+        await gateway.logged("ledger.caught_up", within_s=20)
+        rows = await books.has("ledger", 2 * CALLS + 2)
+
+    assert statuses == [200] * CALLS
+    assert len(rows) == 2 * CALLS + 2
+    assert len(books.rows("traces")) == CALLS + 1
+    assert sum(row["cost_nano_usd"] for row in rows if row["kind"] == "charge") == 37_500 * (CALLS + 1)
+
+
+async def test_redis_away(tmp_path: Path) -> None:
+    """Without the Redis of its journal a call is refused, and no provider is asked; then it is served again (D6)."""
+    with server() as redis:
+        books = Ledger(tmp_path, redis.url)
+        async with (
+            FakeProvider() as provider,
+            Gateway(standard(provider.base_url, **books.sections)) as gateway,
+        ):
+            provider.script("m", [json_answer("Yes.", (5, 2))])
+            before = await gateway.client().request("POST", CHAT, chat("m", stream=False))
+            await books.has("ledger", 2)
+
+            redis.freeze()
+            refused = await gateway.client().request("POST", CHAT, chat("m", stream=False))
+            asked = len(provider.requests)
+            redis.thaw()
+            await gateway.logged("ledger.accepting", within_s=20)
+            after = await gateway.client().request("POST", CHAT, chat("m", stream=False))
+            rows = await books.until("ledger", lambda rows: sum(row["state"] == "settled" for row in rows) >= 4)
+
+    assert (before.status, refused.status, after.status) == (200, 503, 200)
+    assert refused.json["error"]["code"] in ("ledger_unavailable", "limits_unavailable")
+    assert asked == 1
+    assert len({row["request_id"] for row in rows if row["state"] == "settled"}) == 2
