@@ -363,6 +363,8 @@ end
 -- ARGV: the server's run id, "" where it is not told. Settles, at what they held, holds that nobody has renewed.
 local function tick()
   local run = ARGV[3]
+  -- Refused where there is no memory, as an admission would be; only the first write of a script is.
+  call('SET', PREFIX .. 'tick', whole(now), 'PX', DAY)
   if run ~= '' and known[1] and known[3] ~= run then
     if known[3] == '' then
       call('HSET', KEYS[1], 'run', run)

@@ -22,6 +22,8 @@ from tests.support.provider import FakeProvider
 from tests.support.redis import Redis, server
 
 TEN_CALLS = "0.0052"  # of those of `tests.wire.test_limits`, each of which holds some 0.00051
+Keys = dict[str, dict[str, Any]]
+LONG = {"idle_s": 60, "first_token_s": 60}
 FAST: Config = {"limits": {"redis_timeout_ms": 100, "blind_s": 60, "rejoin_s": 0.2}}
 
 
@@ -233,7 +235,7 @@ async def test_dis_08_a_place_comes_back_however_its_request_ends(tmp_path: Path
 async def test_places_of_a_killed_process_are_free_in_time(tmp_path: Path, redis: Redis) -> None:
     """G6: kill -9 with 100 requests in flight: their places are free as soon as their leases have ended."""
     limits = {"lease_s": 2, "renew_s": 0.5}
-    async with scene(tmp_path, redis.url, {"one": {"inflight": 100}}, processes=2, limits=limits) as it:
+    async with scene(tmp_path, redis.url, {"one": {"inflight": 100}}, processes=2, limits=limits, stream=LONG) as it:
         it.provider.script("m", [head(), R(), T("a"), HANG])
         async with AsyncExitStack() as stack:
             streams = [it.client(0, "one").stream(CHAT, call(stream=True)) for _ in range(100)]
