@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gateway.core.ports import Terms
 from gateway.http.admin.accounts import AccountsDesk, RulesDesk
 from gateway.http.admin.desk import AdminDesk
+from gateway.http.admin.limits import LimitsDesk
 from gateway.http.admin.reading import ReadingDesk
 from gateway.http.admin.routes import AdminTable
 from gateway.http.door import Door
@@ -30,5 +31,6 @@ def open_desk(stores: Stores, door: Door, terms: Callable[[], Terms], now_ms: Ca
     accounts = SqlAccounts(database, terms, chance=os.urandom, now_ms=now_ms, on_change=forget)
     rules = SqlRules(database, terms, now_ms=now_ms, on_change=forget)
     reading = ReadingDesk(SqlBooks(database, now_ms))
-    routes = (*AccountsDesk(accounts).routes(), *RulesDesk(rules).routes(), *reading.routes())
+    limits = LimitsDesk(stores.counters)
+    routes = (*AccountsDesk(accounts).routes(), *RulesDesk(rules).routes(), *reading.routes(), *limits.routes())
     return AdminDesk(AdminTable(routes), door, now_ms)

@@ -65,7 +65,8 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
     (
         "tiers.NAME",
         TierEntry,
-        "The shape of a plan. What is left out is not limited. With N workers (`server.workers`) each enforces its own "
+        "The shape of a plan; `starter`, `pro`, `payg` and `enterprise` ship ([limits.md](limits.md)). What is left "
+        "out is not limited. With N workers (`server.workers`) and no `storage.redis_url` each enforces its own "
         "part of a limit, the limit divided by N and rounded up: a client that keeps to one connection may be refused "
         "at that part, and what answers say is left is the part's of the worker that answered. A valid request counts "
         "against `rpm`, even if its model is not found (`model_not_found`); one that is refused for a limit does not.",
@@ -152,7 +153,7 @@ MEANINGS: Mapping[str, str] = {
     "request_too_large": "The body is longer than `server.max_body_bytes` (`server.max_image_body_bytes` with images).",
     "unsupported_encoding": "The body is compressed: it has a `Content-Encoding`.",
     "expectation_failed": "The `Expect` header asks for something other than `100-continue`.",
-    "rate_limit_exceeded": "The key has used up the requests per minute of its tier (`rpm`).",
+    "rate_limit_exceeded": "The key has used up the requests or the tokens per minute of its tier (`rpm`, `tpm`).",
     "inflight_cap": "As many requests of the key are running as its tier allows at once (`inflight`).",
     "idempotency_in_progress": "A request of the tenant with the same `Idempotency-Key` has not ended yet "
     "([idempotency.md](idempotency.md)).",

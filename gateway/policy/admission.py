@@ -64,13 +64,19 @@ class _View:
 
 
 class Hold(Struct, frozen=True, gc=False):
-    """What a request holds until it is settled. `reserved` tokens count in the minute that opened at `opened_ms`."""
+    """
+    What a request holds until it is settled. `reserved` tokens count in the minute that opened at `opened_ms`.
+
+    Attributes:
+        is_told_again: The counters of its admission were lost.
+    """
 
     parts: tuple[Part, ...]
     expires_ms: int
     holder: str = ""
     opened_ms: int = 0
     reserved: int = 0
+    is_told_again: bool = False
 
 
 class Admission:
@@ -155,7 +161,7 @@ class Admission:
             one = self._at(part.account, now_ms)
             if one.period == part.period:
                 one.held += part.amount
-        self._holds[open_.request_id] = Hold(open_.parts, now_ms + self._hold_ms, open_.holder)
+        self._holds[open_.request_id] = Hold(open_.parts, now_ms + self._hold_ms, open_.holder, is_told_again=True)
 
     def load(self, account: Account, period: int, spent: int, recorded: Collection[str], now_ms: int) -> None:
         """
@@ -260,6 +266,8 @@ class Admission:
             if one is not None and one.period == part.period:
                 one.held -= part.amount
                 _book(one, request_id, part.amount if spent is None else _share_of(spent, part), now_ms)
+                if hold.is_told_again and one.is_loaded:  # a second settlement would not find it in its own epoch
+                    one.done[request_id] = now_ms + DONE_MS
 
     def _reconcile(self, hold: Hold, spent: Spent) -> None:
         """The tokens that were spent take the place of those reserved, while their minute lasts."""

@@ -103,7 +103,7 @@ local function book(one, request, amount)
   end
 end
 
--- Holds: holder, opened, reserved and then name, period, is_money, amount of each account, in lines ------------------
+-- Holds: holder, opened ("again" where it was told again), reserved and then name, period, is_money, amount of each account, in lines ------------------
 
 local function hold(request, fields, hold_ms)
   local key = PREFIX .. 'hold:' .. request
@@ -131,6 +131,8 @@ local function close_hold(request, fields, spent)
       local held = tonumber(fields[at + 3])
       one.held = one.held - held
       book(one, request, spent and spent[fields[at + 2]] or held)
+      -- a second settlement would not find it in its own epoch
+      if fields[2] == 'again' and one.loaded then note_done(one, request) end
       write(one)
     end
   end
@@ -319,7 +321,7 @@ end
 
 -- ARGV: hold, request, holder; name, period, its number, is_money and amount of each account.
 local function register()
-  local request, fields = ARGV[4], {ARGV[5], '0', '0'}
+  local request, fields = ARGV[4], {ARGV[5], 'again', '0'}
   if call('EXISTS', PREFIX .. 'hold:' .. request) == 1 then return epoch end
   for at = 6, #ARGV, 5 do
     local one = tally(ARGV[at], ARGV[at + 1])

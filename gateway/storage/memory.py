@@ -117,9 +117,9 @@ class MemoryCounters:
         limits = self._entitlements.of(key, None)
         return limits_of(self._machine.standing(limits, self._now_ms()), limits, self._whole.of(key, None))
 
-    async def usage_limits(self, key: Key) -> dict[str, object]:
+    async def usage_limits(self, key: Key, session_id: str | None = None) -> dict[str, object]:
         """Every limit of *key*: see `policy.limits.usage`. Raises StoreUnavailable."""
-        limits, now_ms = self._entitlements.of(key, None), self._now_ms()
+        limits, now_ms = self._entitlements.of(key, session_id), self._now_ms()
         standing = self._machine.standing(limits, now_ms)
         if not all(count.is_loaded for count in standing.tallies):
             await self._load(limits, Verdict("load", now_ms, 0, standing))

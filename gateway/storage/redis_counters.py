@@ -120,14 +120,14 @@ class RedisCounters:
             return known[1]
         return Limits(rpm=rpm, rpm_remaining=rpm, tpm=tpm, tpm_remaining=tpm)
 
-    async def usage_limits(self, key: Key) -> dict[str, object]:
+    async def usage_limits(self, key: Key, session_id: str | None = None) -> dict[str, object]:
         """
         Every limit of *key*: see `policy.limits.usage`.
 
         Raises:
             StoreUnavailable: That cannot be told now.
         """
-        limits = self._entitlements.of(key, None)
+        limits = self._entitlements.of(key, session_id)
         look = redis_script.look(Order(key, "look"), limits)
         try:
             verdict = await self._ask(look, limits)

@@ -23,7 +23,8 @@ from tests.support.redis import Redis, server
 
 TEN_CALLS = "0.0052"  # of those of `tests.wire.test_limits`, each of which holds some 0.00051
 Keys = dict[str, dict[str, Any]]
-LONG = {"idle_s": 60, "first_token_s": 60}
+LONG = {"idle_s": 60, "first_token_s": 60, "non_stream_s": 60}
+PATIENT: Config = {"server": {"first_byte_s": 60, "header_s": 60, "body_s": 60}, "stream": LONG}
 FAST: Config = {"limits": {"redis_timeout_ms": 100, "blind_s": 60, "rejoin_s": 0.2}}
 
 
@@ -70,7 +71,7 @@ async def scene(
 
 async def test_lim_01_processes_share_a_budget(tmp_path: Path, redis: Redis) -> None:
     """LIM-01: 200 calls at once over four processes on a budget for ten: ten reach the provider."""
-    async with scene(tmp_path, redis.url, {"mine": {"budget_usd": TEN_CALLS}}, processes=4) as it:
+    async with scene(tmp_path, redis.url, {"mine": {"budget_usd": TEN_CALLS}}, processes=4, **PATIENT) as it:
         replies = await asyncio.gather(*[it.ask(number % 4) for number in range(200)])
 
         codes = [reply.status for reply in replies]
