@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.acts import head
+from tests.support.acts import head, pause_ms
 from tests.support.client import Client, Reply
 from tests.support.config import Config
 from tests.support.frames import chat
 from tests.support.gateway import CHAT, PLAIN, Gateway
 from tests.support.limits import limited, secret, tables
-from tests.support.notation import HANG, R, T, json_answer
+from tests.support.notation import DONE, FIN, HANG, R, T, U, json_answer
 from tests.support.provider import FakeProvider
 from tests.support.redis import Redis, server
 
@@ -253,3 +255,61 @@ async def test_places_of_a_killed_process_are_free_in_time(tmp_path: Path, redis
             free_s = asyncio.get_running_loop().time() - killed_s
 
         assert free_s < 10
+
+
+def counters_of(redis: Redis, name: str) -> tuple[int, int]:
+    """Nano-USD used and held of the budget that has *name* in its own."""
+    everything = redis.keys()
+    (found,) = [key for key in everything if ":account:" in key and key.endswith(name)]
+    used, held = redis.command("HMGET", found, "used", "held")  # type: ignore[misc]
+    return int(used), int(held)
+
+
+async def test_counters_equal_the_ledger_after_a_flush_under_load(tmp_path: Path, redis: Redis) -> None:
+    """
+    Reliability D3: FLUSHALL three times while two processes serve streams and bodies, some of which are left. In the
+    end the counter has what the ledger has, to the last nano-USD, and nothing is held.
+    """
+    keys = {"mine": {"budgets": [{"scope": "tenant", "period": "total", "usd": "50"}]}}
+    async with scene(tmp_path, redis.url, keys, processes=2, **PATIENT) as it:
+        words = [head(), R(), *[act for _ in range(20) for act in (T("a"), pause_ms(20))], FIN(), U(7, 20), DONE]
+        it.provider.script("m", words, [json_answer("Hi", (7, 50))])
+        stop = asyncio.Event()
+
+        async def load(number: int) -> None:
+            while not stop.is_set():
+                body = call(stream=number % 2 == 0)
+                stream = await it.client(number % 2).open("POST", CHAT, body)
+                if number % 5 == 0:
+                    await asyncio.sleep(0.1)  # and leave in the middle of it
+                    stream.close()
+                else:
+                    await stream.reply()
+                await stream.dispose()
+
+        loads = [asyncio.create_task(load(number)) for number in range(12)]
+        for _ in range(3):
+            await asyncio.sleep(1)
+            redis.flush()
+        await asyncio.sleep(1)
+        stop.set()
+        await asyncio.gather(*loads)
+        # A last call loads the counter if nobody has since; then the rows of all are on their way.
+        assert (await it.ask()).status == 200
+        async with asyncio.timeout(20):
+            while counters_of(redis, "tenant:mine:total") != (ledger_of(tmp_path), 0):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.2)
+
+        assert ledger_of(tmp_path) > 0
+        told = (await it.client().request("GET", "/anoman/v1/usage/limits")).json["data"]
+        (budget,) = [row for row in told if row["limit"] == "usd_total"]
+        assert (budget["scope"], budget["held"], budget["resets_at"]) == ("tenant", "0.000000", None)
+        assert Decimal(budget["used"]) * 10**9 == ledger_of(tmp_path)
+
+
+def ledger_of(folder: Path) -> int:
+    """The sum of all charges."""
+    with closing(sqlite3.connect(folder / "gateway.db")) as database:
+        statement = "SELECT COALESCE(SUM(cost_nano_usd), 0) FROM ledger WHERE kind IN ('charge', 'correction')"
+        (total,) = database.execute(statement).fetchone()
+    return int(total)
