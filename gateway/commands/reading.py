@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.commands.configured import config_option, load_or_exit
 from gateway.commands.looking import Patient, look_into
 from gateway.commands.options import PastType
-from gateway.commands.stored import now_ms
+from gateway.commands.stored import now_ms, with_database
 from gateway.core.exchange import Outcome
 from gateway.core.money import format_nano
 from gateway.core.reading import (
@@ -31,11 +31,13 @@ from gateway.core.reading import (
     UsageAsked,
     UsageReport,
 )
+from gateway.core.records import CLI
 from gateway.core.views import group_view, trace_view, usage_sheet
 from gateway.loglines import clean
 from gateway.storage.database import first_line
 from gateway.storage.reading import SqlBooks
 from gateway.storage.reading_traces import TAIL_ROWS, rows_of, tail_statement
+from gateway.storage.retention import erase
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
 from gateway.wire.moments import MAX_MS, moment_text
 from gateway.wire.sheets import sheet
@@ -163,6 +165,18 @@ def tail(
         look_into(load_or_exit(config), work)
         return
     sys.exit(130)  # as shells say it
+
+
+@traces.command("erase")
+@click.argument("tenant")
+@click.option("--yes", is_flag=True, help="Do not ask whether you mean it.")
+@config_option
+def erase_traces(tenant: str, *, yes: bool, config: str | None) -> None:
+    """Delete traces, sessions, bodies and repeated answers of TENANT; the ledger keeps what its calls cost."""
+    if not yes:
+        click.confirm(f"Delete all that is kept of the calls of {tenant}? This cannot be undone.", abort=True)
+    count = with_database(load_or_exit(config), lambda database: erase(database, CLI, tenant, now_ms))
+    click.echo(f"Deleted {count} rows of {tenant}. The ledger has what its calls cost.")
 
 
 async def _new(database: Patient, asked: TracesAsked, since_ms: int, seen: dict[str, int]) -> AsyncIterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -12,12 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.ports import StoreUnavailable
 from gateway.core.reading import DAY_MS
+from gateway.core.records import Actor
+from gateway.storage.account_rows import write_audit
 from gateway.storage.database import Database
-from gateway.storage.tables import bodies, sessions, traces
+from gateway.storage.tables import bodies, idempotency, sessions, traces
 
 BATCH = 1_000  # rows in one transaction: milliseconds, in which others can write between two
 PAUSE_S = 0.05  # between two: with the above at most 20,000 rows a second
 EVERY_S = 600.0  # days are what is promised; this keeps the portions small
+ERASED = "traces.erased"  # in the audit log
 LOCK = 0x616E6F6D6B70  # any number that no other program uses for a lock of the database; "anomkp" in ASCII
 
 
@@ -81,7 +85,7 @@ class Janitor:
                 lock = text("SELECT pg_try_advisory_xact_lock(:lock)")
                 if not (await connection.execute(lock, {"lock": LOCK})).scalar_one():
                     return -1
-            return (await connection.execute(statement)).rowcount
+            return await _run(statement, connection)
 
         return await self._database.write(step)
 
@@ -96,9 +100,35 @@ def due(rules: Retention, now_ms: int) -> list[Delete]:
     return found
 
 
-def erasures(tenant: str) -> list[Delete]:
-    """The statements that delete a batch each of what is kept of *tenant*'s calls besides the ledger."""
-    return [_batch(table, table.c.tenant == tenant) for table in (bodies, traces, sessions)]
+async def erase(database: Database, actor: Actor, tenant: str, now_ms: Callable[[], int]) -> int:
+    """
+    Delete what is kept of *tenant*'s calls besides the ledger, as *actor*, and note that; how many rows that were.
+
+    Calls under way leave their own afterwards.
+
+    Raises:
+        StoreUnavailable: The database is away; what was deleted by then is.
+    """
+    answered = idempotency.c.status.is_not(None)  # a call under way needs the other one
+    statements = [_batch(table, table.c.tenant == tenant) for table in (bodies, traces, sessions)]
+    count = 0
+    for statement in (*statements, _batch(idempotency, (idempotency.c.tenant == tenant) & answered)):
+        deleted = BATCH
+        while deleted == BATCH:
+            deleted = await database.write(partial(_run, statement))
+            count += deleted
+
+    async def note(connection: AsyncConnection) -> None:
+        await write_audit(
+            connection, actor, ERASED, tenant, tenant=tenant, at_ms=now_ms(), details={"rows": count}
+        )  # fmt: skip
+
+    await database.write(note)
+    return count
+
+
+async def _run(statement: Delete, connection: AsyncConnection) -> int:
+    return (await connection.execute(statement)).rowcount
 
 
 def _batch(table: Table, condition: ColumnElement[bool], *order: ColumnElement[Any]) -> Delete:

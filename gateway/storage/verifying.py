@@ -10,7 +10,8 @@ from sqlalchemy import CompoundSelect, Select, Subquery, and_, exists, func, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import session_key
-from gateway.storage.tables import ledger, sessions, traces
+from gateway.storage.retention import ERASED
+from gateway.storage.tables import audit, ledger, sessions, traces
 
 Kind = Literal["missing", "extra", "mismatch"]
 
@@ -57,7 +58,10 @@ def checks(traces_since_ms: int) -> tuple[Check, ...]:
     """
     charged = select(_charges.c.seq).where(_IS_CHARGE, _SAME_REQUEST)
     was_asked = and_(traces.c.provider.is_not(None), traces.c.endpoint != "count_tokens")
-    kept = _charges.c.admitted_ms >= traces_since_ms
+    erased = select(audit.c.seq).where(
+        audit.c.action == ERASED, audit.c.tenant == _charges.c.tenant, audit.c.at_ms >= _charges.c.settled_ms
+    )
+    kept = and_(_charges.c.admitted_ms >= traces_since_ms, ~exists(erased))
     traced = select(traces.c.request_id).where(_SAME_REQUEST)
     return (
         Check(

@@ -7,6 +7,7 @@ The words behind the language say how:
     bash heroku     compared with what is shipped for Heroku
     bash keys       run one after the other in an empty folder; KEY_ID is the first key's
     bash admin      run one after the other beside a gateway of their own; OPERATOR_KEY is an operator's
+    bash books      run where a gateway serves that has keys and has answered two calls
     python demo, js demo    run beside the demo
     toml NAME       a configuration; kept as NAME for the blocks that follow
     text output     what the block before it prints

@@ -82,7 +82,7 @@ def assert_ran(block: Block, run: Run) -> None:
 async def test_every_block_is_tried() -> None:
     """No block is without a word that says how to try it."""
     known = re.compile(
-        r"(bash (demo|make|check|serve|heroku|keys|admin)|python demo|js demo|toml \S+|sse (chat|messages) .+"
+        r"(bash (demo|make|check|serve|heroku|keys|admin|books)|python demo|js demo|toml \S+|sse (chat|messages) .+"
         r"|json (chat|messages|GET) .+|(sse|json) run .+)"
     )
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, insert, select, text
 
 from gateway.aio import Tasks
 from gateway.core.ports import StoreUnavailable
 from gateway.storage import retention
 from gateway.storage.bodies import MAX_WAITING_BYTES, BodyRules, BodyShelf
 from gateway.storage.database import Database
+from gateway.storage.migrations import upgrade
 from gateway.storage.retention import LOCK, Janitor, Retention
-from gateway.storage.tables import bodies, ledger, metadata, sessions, traces
+from gateway.storage.tables import audit, bodies, idempotency, ledger, metadata, sessions, traces
+from gateway.storage.verifying import verify
+from tests.contract.test_commands import run
 from tests.support.booked import DAY_MS, NOON_MS, book, charge, session, trace
 
 
@@ -150,3 +154,34 @@ async def test_bodies_that_are_dropped(database: Database) -> None:
 
     assert (before, dropped) == ([1, 1], [1, 1])
     assert await count(database, bodies) == 1
+
+
+async def test_erasing_a_tenant(database: Database, url: str, tmp_path: Path) -> None:
+    """What is kept of one tenant's calls goes, but for the ledger and calls under way; it is noted, and books agree."""
+    mine, theirs = (charge(tenant=tenant) for tenant in ("acme", "umbrella"))
+    named = {
+        "name": b"1", "call": b"1", "request_id": "r", "headers": None, "body": b"kept", "holder": "h", "renewed_ms": 1,
+        "expires_ms": 2**53, "tenant": "acme",
+    }  # fmt: skip
+    await asyncio.to_thread(upgrade, url)
+    async with database.engine.begin() as connection:
+        await book(
+            connection,
+            ledger_rows=[mine, theirs],
+            trace_rows=[trace(mine), trace(theirs)],
+            session_rows=[session(cost_nano_usd=0), session(tenant="umbrella", cost_nano_usd=0)],
+            body_rows=[{"request_id": "req_1", "tenant": "acme", "expires_ms": 2**53}],
+        )
+        rows = [{**named, "status": 200}, {**named, "name": b"2", "status": None}]
+        await connection.execute(insert(idempotency), rows)
+
+    done = await run(url, "traces", "erase", "acme", "--yes", cwd=tmp_path)
+
+    tables = (traces, sessions, bodies, idempotency, ledger, audit)
+    assert [await count(database, table) for table in tables] == [1, 1, 0, 1, 2, 1]
+    assert done[:2] == (0, "Deleted 4 rows of acme. The ledger has what its calls cost.\n")
+    async with database.engine.connect() as connection:
+        noted = (await connection.execute(select(audit.c.actor, audit.c.action, audit.c.tenant))).one()
+        found = {one.rule for one in await verify(connection, 0) if one.count}
+    assert tuple(noted) == ("cli", "traces.erased", "acme")
+    assert found == {"a session's totals are those of its traces"}  # of umbrella's, which this test has made up
