@@ -36,10 +36,16 @@ MAX_ENDINGS = 10_000  # that wait to be written, a kilobyte each; with more the 
 
 @dataclass(slots=True)
 class _Hold:
-    """A claim of this process: being asked for, running, or about to be written. `turned` is set at each turn."""
+    """A claim of this process: being asked for, running, or about to be written.
+
+    Attributes:
+        found: What the database said, where it gave the claim to nobody here.
+        turned: Set at each turn from one state to the next.
+    """
 
     claim: Claim
     is_running: bool = False
+    found: Claimed | None = None
     turned: asyncio.Event = field(default_factory=asyncio.Event)
 
     def turn(self) -> None:
@@ -114,6 +120,8 @@ class SqlReplays:
                     if other.is_running:
                         return "running" if other.claim.digest == claim.digest else "mismatch"
                     await other.turned.wait()
+                    if other.found is not None and other.claim.digest == claim.digest:
+                        return other.found  # the database was asked while this one waited: once for all of them
                 found = await self._take(place, _Hold(claim))
         except TimeoutError:
             found = None
@@ -172,6 +180,7 @@ class SqlReplays:
         elif found is None:
             self.release(hold.claim)  # it may be there: a commit whose confirmation was lost
         else:
+            hold.found = found
             self._forget(hold)
         return found
 

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 import pytest_asyncio
-from sqlalchemy import func, select, update
+from sqlalchemy import event, func, select, update
 
 from gateway.core.exchange import Answer
 from gateway.core.ports import Claim, Kept, StoreUnavailable
@@ -164,6 +164,25 @@ async def test_twenty_at_once(process: Process) -> None:
     )
 
     assert Counter(found) == {"claimed": 1, "running": 19}
+
+
+async def test_one_question_for_all(process: Process, database: Database) -> None:
+    """Those of a process that ask for one call at once ask the database once, also when it is another process's."""
+    here, there = process(), process()
+    await there.claim(first := claim())
+    asked: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        asked.append(str(arguments[2]))
+
+    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
+    running = await asyncio.gather(*(here.claim(claim(f"req_{number}")) for number in range(20)))
+    there.keep(first, ANSWER)
+    await there.written(first)
+    kept = await asyncio.gather(*(here.claim(claim(f"req_{number}")) for number in range(20)))
+
+    assert (set(running), set(kept)) == ({"running"}, {Kept("req_1", ANSWER)})
+    assert len([statement for statement in asked if statement.startswith("INSERT INTO idempotency")]) == 2
 
 
 async def test_the_process_died(process: Process, database: Database) -> None:
