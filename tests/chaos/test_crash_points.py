@@ -48,7 +48,8 @@ ENDS: dict[str, tuple[set[str], range]] = {
     "after_settle_record": ({"settled"}, range(TOKENS, TOKENS + 1)),
     "mid_batch": ({"settled"}, range(TOKENS, TOKENS + 1)),
     "after_batch": ({"settled"}, range(TOKENS, TOKENS + 1)),
-    "before_letting_go": ({"settled"}, range(TOKENS, TOKENS + 1)),
+    # At the first look into the journal, when the call may be under way or over.
+    "before_letting_go": ({"settled", "reconciled"}, range(TOKENS + 1)),
 }
 
 
@@ -90,8 +91,8 @@ async def test_dies_at(point: str, tmp_path: Path) -> None:
         asked = len(provider.requests)
 
     charges, costs = books.rows("ledger", "kind = 'charge'"), books.rows("ledger", "kind = 'cost'")
-    assert {row["state"] for row in charges} == states
-    assert len(charges) == len(books.rows("traces")) == len(states)
+    assert {row["state"] for row in charges} <= states
+    assert len(charges) == len(books.rows("traces")) == (1 if states else 0)
     assert len(costs) == asked
     assert books.rows("ledger", "kind = 'correction'") == []
     assert all(row["completion_tokens"] in tokens and row["prompt_tokens"] <= PROMPT for row in charges)
