@@ -329,6 +329,8 @@ class StreamKeeper:
             entries = [Entry(receipt, writer) for receipt in (*ended, *left)]
             for start in range(0, len(entries), MOST):
                 await self._carrier.carry(entries[start : start + MOST])
+            holding.cancel()
+            await asyncio.wait([holding])  # else it might hold what is not there any more
             await self._store.remove(name)
             self._adopted(writer, len(ended), len(left))
         finally:

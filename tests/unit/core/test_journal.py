@@ -234,3 +234,12 @@ def test_sums_are_exact(calls: list[tuple[int, int]]) -> None:
 
 def _total(written: Iterable[LedgerRow], kind: str) -> int:
     return sum(row.cost_nano_usd for row in written if row.kind == kind)
+
+
+def test_sums_of_very_many() -> None:
+    """A hundred thousand calls of amounts that no float could add up: the rows do, to the last nano-USD (C11, H23)."""
+    costs = [number * 9_007_199_254_740_993 % 10**17 for number in range(100_000)]
+
+    charged = (rows(ended(f"r{number}", cost_nano_usd=cost))[0] for number, cost in enumerate(costs))
+
+    assert sum(row.cost_nano_usd for row in charged) == sum(costs)

@@ -1,0 +1,125 @@
+"""The journal in Redis: what is taken over, and from whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from gateway.aio import Tasks
+from gateway.core.catalog import Provider, Route
+from gateway.core.ports import StoreUnavailable
+from gateway.storage.journal import stream_store
+from gateway.storage.journal.carrying import Carrier, CarrierReports
+from gateway.storage.journal.spool import Reports
+from gateway.storage.journal.stream_store import StreamStore
+from gateway.storage.journal.streams import StreamKeeper, StreamRules
+from tests.support.redis import Redis, server
+from tests.unit.admissions import ONE, admission, ended
+from tests.unit.storage.journal.test_keeping import NOW_S, SOON_S, Counters, Shelf
+
+ROUTE = Route(Provider("openai", "openai_chat", "https://openai.test", "cloud_direct", "US", ONE), "gpt-x")
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    with server() as running:
+        yield running
+
+
+class House:
+    """Keepers of one Redis and one database."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self.shelf = Shelf()
+        self.counters = Counters()
+        self.adopted: list[tuple[str, int, int]] = []
+        self._tasks = Tasks(lambda name, exc: None)
+
+    def keeper(self, name: str) -> StreamKeeper:
+        reports = CarrierReports(lambda exc: None, lambda: None, lambda request_id, reason: None)
+        return StreamKeeper(
+            StreamRules(name, f"writer-{name}"), StreamStore(self.redis.url), Carrier(self.shelf, reports),
+            self.counters, reports=Reports(lambda exc: None, lambda: None, lambda took_s: None),
+            adopted=lambda *facts: self.adopted.append(facts), epoch_s=lambda: NOW_S, tasks=self._tasks,
+        )  # fmt: skip
+
+
+@pytest_asyncio.fixture
+async def house(redis: Redis) -> AsyncIterator[House]:
+    yield House(redis)
+
+
+async def stop(keeper: StreamKeeper) -> None:
+    """The process of *keeper* stands still."""
+    for task in keeper._running:
+        task.cancel()
+    await asyncio.wait(keeper._running)
+
+
+async def test_drained(house: House) -> None:
+    """Calls reach the database, and nothing of them is left in Redis."""
+    keeper = house.keeper("one")
+    keeper.start()
+
+    for number in range(50):
+        (await keeper.admit(admission(f"r{number}"))).sent(ROUTE)
+        keeper.record(ended(f"r{number}"))
+    await house.shelf.has(50)
+    await keeper.close(SOON_S)
+
+    assert sorted(house.shelf.order) == sorted(f"r{number}" for number in range(50))
+    assert house.redis.keys() == []
+
+
+async def test_a_slow_process_has_the_last_word(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that stood still for longer than its lease finds its call reconciled; what it says of it comes after
+    that, in a journal of its own."""
+    monkeypatch.setattr(stream_store, "LEASE_MS", 300)
+    slow, other = house.keeper("slow"), house.keeper("other")
+    slow.start()
+    place = await slow.admit(admission("r1"))
+    place.sent(ROUTE)
+    place.moved(4, 1.0)
+    await asyncio.sleep(1.5)  # its progress is written once a second
+    await stop(slow)
+
+    monkeypatch.setattr(stream_store, "LEASE_MS", 15_000)
+    other.start()
+    await house.shelf.has(1)
+    reconciled = house.shelf.entries["r1"].receipt
+    slow.start()
+    slow.record(ended("r1"))
+    async with asyncio.timeout(SOON_S):
+        while len(house.shelf.order) < 2:  # noqa: ASYNC110 - nothing else happens at the second one
+            await asyncio.sleep(0.01)
+    await slow.close(SOON_S)
+    await other.close(SOON_S)
+
+    assert reconciled.booking is not None
+    assert (reconciled.booking.is_reconciled, reconciled.usage.completion_tokens) == (True, 4)
+    assert house.adopted == [("writer-slow", 0, 1)]
+    assert house.shelf.order == ["r1", "r1"]
+    assert house.redis.keys() == []
+
+
+async def test_away(house: House) -> None:
+    """While Redis is away nobody is let in; the ends of those who were are written when it is there again."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission("r1"))
+
+    house.redis.freeze()
+    with pytest.raises(StoreUnavailable):
+        await keeper.admit(admission("r2"))
+    keeper.record(ended("r1"))
+    keeper.record(ended("r2", booking=None))
+    house.redis.thaw()
+    await house.shelf.has(2)
+    await keeper.close(SOON_S)
+
+    assert set(house.shelf.entries) == {"r1", "r2"}
+    assert house.redis.keys() == []
