@@ -12,19 +12,20 @@ import uvloop
 
 from . import scenes
 from .conductor import Order, Stage, soak
-from .plan import ALONE, ALONE_EVERYDAY, EVERYDAY, FULL
+from .plan import ALONE, ALONE_EVERYDAY, EVERYDAY, FULL, STREAM, STREAM_EVERYDAY
 from .report import rendered, verdict_on
 from .stages import Place, stage
 from .verdict import Verdict
 from .world import Customer, customers
 
 FULL_CALLS = 100_000
+_COUNTS = {"stores": (EVERYDAY, FULL), "stream": (STREAM_EVERYDAY, STREAM), "alone": (ALONE_EVERYDAY, ALONE)}
 _BUDGET_NANO_USD_PER_CALL = 20_000  # of all calls: a key with a budget meets it in the middle of the run
 
 
 def order_of(place: Place, calls: int, seed: int) -> Order:
     """A run of *calls*: everything in full from 100,000 on, a tenth of it below."""
-    counts = {"stores": (EVERYDAY, FULL), "alone": (ALONE_EVERYDAY, ALONE)}[place][calls >= FULL_CALLS]
+    counts = _COUNTS[place][calls >= FULL_CALLS]
     return Order(seed, calls, counts, per_s=None if calls >= FULL_CALLS else 150.0)
 
 
@@ -47,6 +48,7 @@ def acts(calls: int, seed: int, rounds: int, outage_s: float) -> dict[str, Calla
     """Everything that can be run, by name."""
     return {
         "stores": partial(soaked, "stores", calls, seed),
+        "stream": partial(soaked, "stream", calls, seed),
         "alone": partial(soaked, "alone", calls, seed),
         "race": partial(played, scenes.race, scenes.racers(rounds)),
         "places": partial(played, scenes.places, scenes.placed()),
@@ -58,7 +60,7 @@ def acts(calls: int, seed: int, rounds: int, outage_s: float) -> dict[str, Calla
 def main() -> int:
     """Run what the command line asks for; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Hold the books against each other.")
-    parser.add_argument("--only", default="", help="comma-separated: stores, alone, race, places, redis, postgres")
+    parser.add_argument("--only", default="", help="comma-separated, such as stores,race (default: all)")
     parser.add_argument("--calls", type=int, default=FULL_CALLS, help="of a soak (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**4), help="default: a new one")
     parser.add_argument("--rounds", type=int, default=100, help="of the race (default: %(default)s)")

@@ -21,7 +21,10 @@ RACERS, UNITS = 200, 10  # reliability G5, in four processes
 FREE_S = 30.0  # G6
 ADDED_MS = 60.0  # G11, of Redis: at the 99th percentile
 DRAINED_S, CALLS_PER_S = 60.0, 200.0  # G11, of PostgreSQL
-AGAIN_S = 10.0  # the breaker's pause and the counters' rebuilding, generously
+AGAIN_S = 8.0  # the breaker's pause and the counters' rebuilding, generously
+# Of calls on budgets that have to be served again then: Redis is asked for 0.1 s, which a machine that is busy with
+# other things may take by itself.
+SERVED = 0.95
 _TOKENS = 40
 UNIT_NANO_USD = price_nano_usd(UNIT, 0, 0, _TOKENS)
 _ALL_HERE_S = 20.0
@@ -127,18 +130,23 @@ async def redis_frozen(stage: Stage, outage_s: float) -> Verdict:
     before = _p99_ms(one for one in free if frozen_s - outage_s / 2 <= one.sent_s < frozen_s)
     during = _p99_ms(one for one in free if frozen_s <= one.sent_s < thawed_s)
     admitted = [one for one in capped if frozen_s <= one.sent_s and one.over_s < thawed_s and one.seen == "whole"]
-    refused = [one for one in (*free, *capped) if one.sent_s > thawed_s + AGAIN_S and one.seen != "whole"]
+    after = [one for one in capped if one.sent_s > thawed_s + AGAIN_S]
+    served = sum(one.seen == "whole" for one in after) / max(1, len(after))
     verdict.figures |= {
         "seconds frozen": outage_s,
         "p99 of the first byte before, ms": before,
         "p99 of the first byte meanwhile, ms": during,
         "p99 added, ms": round(during - before, 1),
         "admitted on a budget meanwhile": len(admitted),
+        "served on a budget afterwards": f"{served:.1%} of {len(after)}",
     }
     for one in admitted:
         verdict.blame("admitted blindly", one.marker, one)
-    for one in (*refused, *(one for one in free if one.seen != "whole")):
-        verdict.blame("refused", one.marker, one)
+    for one in free:
+        if one.seen != "whole":
+            verdict.blame("refused", one.marker, one)
+    if served < SERVED:
+        verdict.blame("refused", "-", f"{served:.1%} of the calls on budgets were served afterwards")
     if during - before > ADDED_MS:
         verdict.blame("latency", "-", f"{during - before:.1f} ms added")
     return verdict

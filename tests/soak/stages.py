@@ -18,7 +18,8 @@ from .service import Service
 from .stores import database
 from .world import Customer, configuration
 
-Place = Literal["stores", "alone"]
+Place = Literal["stores", "stream", "alone"]
+"""`stream`: as `stores`, with the journal in Redis in place of files."""
 WORKERS = 3
 # Of those that are killed: the record that a process died in. Were it any other, rows would be missing.
 _OF_KILLS = frozenset({"ledger.damaged"})
@@ -43,6 +44,8 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
         postgres, redis = stack.enter_context(database()), stack.enter_context(redis_server())
         url = postgres.database("soak")
         storage = {"database_url": url, "redis_url": redis.url}
+        if place == "stream":
+            ledger = {"durability": "redis-stream"}
         config = configuration(provider.url, keys, storage=storage, ledger=ledger, **more)
         path.write_text(toml(config))
         code, output = await gateway_command(path, "migrate")
