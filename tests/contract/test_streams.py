@@ -84,7 +84,9 @@ async def test_a_slow_process_has_the_last_word(house: House, monkeypatch: pytes
     place = await slow.admit(admission("r1"))
     place.sent(ROUTE)
     place.moved(4, 1.0)
-    await asyncio.sleep(1.5)  # its progress is written once a second
+    async with asyncio.timeout(SOON_S):
+        while not house.redis.command("HLEN", "anoman:journal:slow:places"):  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(0.05)
     await stop(slow)
 
     monkeypatch.setattr(stream_store, "LEASE_MS", 15_000)

@@ -32,6 +32,7 @@ from gateway.storage.writing import Entry
 RENEW_S = 1.0
 # How long an exchange may stand in the way of those behind it being forgotten; then its records are written anew.
 REWRITE_S = 60.0
+STOP_S = 0.1  # between two attempts to stop a task
 KEPT_BYTES = 16 * 1024 * 1024  # of ends that cost nothing, while Redis takes none; others are kept in any case
 _PLACE = struct.Struct(f"<IB{MAX_SENT}s")  # tokens, attempts, their ways
 _FIRST: Id = b"0"
@@ -178,10 +179,7 @@ class StreamKeeper:
     async def close(self, timeout_s: float) -> None:
         """Stop, and bring into the database what can be in *timeout_s*; another process will bring the rest."""
         end_s = self._loop.time() + timeout_s
-        for task in self._running:
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        await _stop(self._running)
         with suppress(TimeoutError, StoreUnavailable):
             async with asyncio.timeout_at(end_s):
                 await self._write()
@@ -329,8 +327,7 @@ class StreamKeeper:
             entries = [Entry(receipt, writer) for receipt in (*ended, *left)]
             for start in range(0, len(entries), MOST):
                 await self._carrier.carry(entries[start : start + MOST])
-            holding.cancel()
-            await asyncio.wait([holding])  # else it might hold what is not there any more
+            await _stop([holding])  # else it might hold what is not there any more
             await self._store.remove(name)
             self._adopted(writer, len(ended), len(left))
         finally:
@@ -355,6 +352,15 @@ class StreamKeeper:
             for request_id, case in book.open.items()
         ]
         return left, ended
+
+
+async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel *tasks* until they have ended: the library takes a cancellation for its own while it connects."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=STOP_S)
 
 
 def _records(found: list[tuple[Id, bytes]]) -> list[Record]:
