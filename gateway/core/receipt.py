@@ -124,7 +124,9 @@ def extension(receipt: Receipt) -> dict[str, Any]:
 
 
 def _burst(limits: Limits) -> dict[str, Any]:
-    """Whether the call came in by burst credits, and how many of them are left; None where there is no burst."""
+    """Whether the call came in by burst credits, and how many of them are left where there is a burst."""
+    if limits.burst_capacity is None:
+        return {"active": False}
     return {"active": limits.burst_active, "credits": limits.burst_credits, "capacity": limits.burst_capacity}
 
 
