@@ -202,7 +202,8 @@ class RedisCounters:
         """By this process's part of the limits, then by the key; nothing that must not be passed is let in."""
         if limits.is_hard:
             return refused_blind(limits)
-        local, now_ms = self._local or Admission(lease_ms=FOR_EVER_MS, hold_ms=FOR_EVER_MS), self._now_ms()
+        now_ms = self._now_ms()
+        local = self._counting_alone() if self._local is None else self._local
         parts = tuple([Part(account, number_of(account.period, now_ms), 0) for account in limits.accounts])
         open_ = Open(order.request_id, limits.holder, limits.inflight is not None, parts, _BLIND_EPOCH)
         if self._upkeep.blind_for_s() > self._rules.blind_s:
@@ -219,12 +220,13 @@ class RedisCounters:
 
     def _changed(self, is_blind: bool) -> None:
         """Count anew while Redis is away, beginning with the places that its requests have taken."""
-        if not is_blind:
-            self._local = None
-            return
-        self._local, now_ms = Admission(lease_ms=FOR_EVER_MS, hold_ms=FOR_EVER_MS), self._now_ms()
+        self._local = self._counting_alone() if is_blind else None
+
+    def _counting_alone(self) -> Admission:
+        local, now_ms = Admission(lease_ms=FOR_EVER_MS, hold_ms=FOR_EVER_MS), self._now_ms()
         for open_ in self._upkeep.open.values():
-            self._local.renew(open_, now_ms)
+            local.renew(open_, now_ms)
+        return local
 
     def _remember(self, key_id: str, limits: Limits, verdict: Verdict) -> None:
         self._standings.pop(key_id, None)

@@ -131,7 +131,7 @@ class Upkeep:
     def _pause_s(self) -> float:
         if self._link is None:
             return RETRY_S if self.is_blind else 0.0
-        return AGAIN_S if self._strikes else TICK_S
+        return AGAIN_S if self._strikes else min(TICK_S, self._rules.renew_s)
 
     # -- asking --
 
