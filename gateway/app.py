@@ -83,6 +83,7 @@ BACKLOG = 2048  # connections the kernel holds while the loop is busy: a burst o
 GC_THRESHOLDS = (20_000, 20, 50)
 TICK_S = 1.0  # what other workers render, and what the log tells of a flood, lags by no more: scrapes are seconds apart
 DETAIL_CHARS = 2_000  # of what a provider said, in the log: enough for any of their messages
+TAKE_OVER_S = 5.0  # for journals of dead processes, at the start; a database that answers takes a fraction of it
 FAREWELL_S = 2.0  # after the drain: the last frames get 1.5 s, and their sockets a moment
 # For each of the steps that close what still runs then. With the farewell, cancelled tasks and the log they take at
 # most what the settings keep free between drain_s and exit_s.
@@ -256,6 +257,7 @@ class App:
             self._every_second()
             self._replays.start()
             self._journal.start()
+            await self._take_over()
             self._sweeping = self._tasks.spawn(self._janitor.run(), name="retention")
             self._siblings.listen(self._playground.answer)
             servers = [await loop.create_server(self._server, sock=sock, backlog=BACKLOG) for sock in sockets]
@@ -269,6 +271,20 @@ class App:
             await self._close()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)  # a late one must not kill what only has to exit
+
+    async def _take_over(self) -> None:
+        """
+        Have what dead processes left behind in the ledger before anybody is let in (reliability, 5.3): counters of this
+        process are loaded from there, and would grant a second time what had been spent. Not for ever: the database
+        may be away.
+        """
+        if self._settings.storage.redis_url:
+            return  # counters outlive their processes
+        try:
+            async with asyncio.timeout(TAKE_OVER_S):
+                await self._journal.taken_over()
+        except TimeoutError:
+            pass  # calls on budgets wait for the same database, or are refused
 
     async def _prepare_storage(self) -> None:
         """Make sure of the tables. Without them keys of the file are served all the same."""

@@ -46,6 +46,9 @@ def spool_directory(settings: Settings) -> Path:
 class Keeper(Journal, Protocol):
     """A journal at work."""
 
+    async def taken_over(self) -> None:
+        """Return when everything that dead processes had left behind at the start is in the database."""
+
     @property
     def backlog(self) -> int:
         """Ends that the database does not have yet."""

@@ -131,3 +131,22 @@ async def test_killed_in_a_stream(books: Ledger) -> None:
     assert [(row["failure_reason"], row["user"]) for row in books.rows("traces")] == [("crash", "u-1")]
     assert [(row["session_id"], row["cost_nano_usd"]) for row in books.rows("sessions")] == [("s-1", 42_500)]
     assert books.journals == []
+
+
+async def test_what_was_spent_before_a_kill_is_spent(tmp_path: Path) -> None:
+    """Counters of the process are loaded from the ledger: it has what a killed one left behind before anybody calls."""
+    books = Ledger(tmp_path)
+    async with FakeProvider() as provider:
+        provider.script("m", [R(), T("One"), HANG])
+        config = standard(provider.base_url, **books.sections)
+        async with Gateway(config) as gateway, gateway.client().stream(CHAT, chat("m")) as stream:
+            await told(stream, b"One")
+            gateway.expected_exit = KILLED
+            gateway.signal(signal.SIGKILL)
+            await gateway.exit_code()
+        async with Gateway(config) as gateway:
+            await gateway.logged("ledger.adopted", within_s=20)
+            await gateway.logged("server.started", within_s=20)
+            events = [line["event"] for line in gateway.log]
+
+    assert events.index("ledger.adopted") < events.index("server.started")

@@ -97,6 +97,7 @@ class SpoolKeeper:
         self._epoch_s = epoch_s
         self._tasks = tasks
         self._news = asyncio.Event()
+        self._taken_over = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
         self._ended = self._carried = 0
         self._oldest_ms: int | None = None  # of those that are being carried
@@ -129,6 +130,10 @@ class SpoolKeeper:
             self._tasks.spawn(self._empty_own(), name="journal.drain"),
             self._tasks.spawn(self._adopt_all(), name="journal.adopt"),
         ]
+
+    async def taken_over(self) -> None:
+        """Return when everything that dead processes had left behind at the start is in the database."""
+        await self._taken_over.wait()
 
     async def close(self, timeout_s: float) -> None:
         """Stop, and bring into the database what can be in *timeout_s*; another process will bring the rest."""
@@ -171,6 +176,7 @@ class SpoolKeeper:
             homes = abandoned(self._rules.root)
             while (home := await _in_thread(next, homes, None)) is not None:
                 await self._adopt(home)
+            self._taken_over.set()
             await asyncio.sleep(ADOPT_S)
 
     async def _adopt(self, home: Home) -> None:

@@ -176,6 +176,9 @@ class StreamKeeper:
         steps = {"write": self._write_all, "renew": self._renew_all, "drain": self._empty_own, "adopt": self._adopt_all}
         self._running = [self._tasks.spawn(step(), name=f"journal.{name}") for name, step in steps.items()]
 
+    async def taken_over(self) -> None:
+        """Return at once: the journal's Redis has the counters too, and they know what a dead process holds."""
+
     async def close(self, timeout_s: float) -> None:
         """Stop, and bring into the database what can be in *timeout_s*; another process will bring the rest."""
         end_s = self._loop.time() + timeout_s
