@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(400)]
 
 SEED, ROUNDS, OUTAGE_S = 4, 5, 3.0
 CALLS = {"stores": 4_000, "stream": 1_500, "alone": 1_500}
-# Of so few calls the 99th percentile is that of a handful, and the neighbours' on a shared machine.
-NOT_HERE = ("latency",)
+# Of so few calls the 99th percentile is that of a handful, and the neighbours' on a shared machine. Reservations whose
+# last word was lost with their process are held for `limits.hold_s`, longer than this waits; `make soak` tells of them.
+NOT_HERE = ("latency: ", "left behind: holds: ", "left behind: held of accounts: ")
 
 
 @pytest.mark.parametrize("name", acts(0, SEED, ROUNDS, OUTAGE_S))
@@ -24,4 +25,4 @@ async def test_books_agree(name: str) -> None:
     verdict = await acts(CALLS.get(name, 0), SEED, ROUNDS, OUTAGE_S)[name]()
     print(rendered(f"{name}, seed {SEED}", verdict))
 
-    assert [str(offence) for offence in verdict.offences if offence.rule not in NOT_HERE] == []
+    assert [one for one in map(str, verdict.offences) if not one.startswith(NOT_HERE)] == []
