@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -34,6 +35,7 @@ class Service:
         self.problems: list[str] = []
         self._config = config
         self._workers = workers
+        self._alive: list[Gateway] = []
         self._gateway: Gateway
 
     @property
@@ -51,6 +53,7 @@ class Service:
         gateway = Gateway(self._config, workers=self._workers, flags=PLAIN)
         await gateway.__aenter__()
         self._gateway = gateway
+        self._alive.append(gateway)
         if self._workers > 1:
             async with asyncio.timeout(_SERVING_S):
                 while len(self.workers()) < self._workers:  # noqa: ASYNC110 - the kernel tells nobody of a fork
@@ -94,7 +97,14 @@ class Service:
         pids = proc.tree(self._gateway.pid)
         return pids if self._workers == 1 else pids[1:]
 
+    def abandon(self) -> None:
+        """Leave no process behind, whatever became of the run."""
+        for gateway in self._alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(gateway.pid, signal.SIGKILL)
+
     async def _end(self, gateway: Gateway) -> None:
+        self._alive.remove(gateway)
         try:
             await gateway.__aexit__(None, None, None)
         except UncleanExitError as exc:

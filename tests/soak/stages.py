@@ -39,7 +39,9 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
             url = f"sqlite:///{home / 'gateway.db'}"
             config = configuration(provider.url, keys, storage={"database_url": url}, ledger=ledger, **more)
             path.write_text(toml(config))
-            yield Stage(provider, Service(config, 1, _OF_KILLS), keys, url, path)
+            service = Service(config, 1, _OF_KILLS)
+            stack.callback(service.abandon)
+            yield Stage(provider, service, keys, url, path)
             return
         postgres, redis = stack.enter_context(database()), stack.enter_context(redis_server())
         url = postgres.database("soak")
@@ -52,4 +54,5 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
         if code:
             raise RuntimeError(f"gateway migrate: {output}")
         service = Service(config, workers, _OF_KILLS | _OF_OUTAGES)
+        stack.callback(service.abandon)
         yield Stage(provider, service, keys, url, path, postgres, redis)
