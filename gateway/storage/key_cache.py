@@ -34,8 +34,16 @@ MAX_WAITING = 10_000  # seconds' worth of strangers at any rate that a process c
 
 @dataclass(slots=True)
 class _Entry:
+    """
+    Attributes:
+        loaded_s: When the query began.
+        is_gone: Whether it was no key any more by then. It stays for the sake of `cut`: calls of a revoked key that are
+            under way may be cut later.
+    """
+
     key: Key
-    loaded_s: float  # when the query began
+    loaded_s: float
+    is_gone: bool = False
 
 
 class KeyCache:
@@ -79,11 +87,12 @@ class KeyCache:
         if age_s >= FRESH_S:
             await self._renew(digest, age_s)
             entry = self._known.get(digest)
-        return None if entry is None else self._unless_expired(entry.key)
+        return self._usable(entry)
 
     def knows(self, digest: bytes) -> bool:
         """See `core.ports.Keys`."""
-        return digest in self._known
+        entry = self._known.get(digest)
+        return entry is not None and not entry.is_gone
 
     def invalidate(self) -> None:
         """Believe nothing that was read before now: something was changed by this very process."""
@@ -120,8 +129,7 @@ class KeyCache:
         outage = await asyncio.shield(self._ask(digest))
         if outage is not None:
             raise StoreUnavailable(str(outage)) from outage
-        entry = self._known.get(digest)
-        return None if entry is None else self._unless_expired(entry.key)
+        return self._usable(self._known.get(digest))
 
     async def _renew(self, digest: bytes, age_s: float) -> None:
         """Have a known key read again; wait for that where it is due."""
@@ -138,7 +146,10 @@ class KeyCache:
         """Whether the database is not to be asked now, because it did not answer just before."""
         return self._failed_s is not None and now_s - self._failed_s < RETRY_S
 
-    def _unless_expired(self, key: Key) -> Key | None:
+    def _usable(self, entry: _Entry | None) -> Key | None:
+        if entry is None or entry.is_gone:
+            return None
+        key = entry.key
         return key if key.expires_s is None or self._epoch_s() < key.expires_s else None
 
     def _ask(self, digest: bytes) -> asyncio.Future[StoreUnavailable | None]:
@@ -189,6 +200,10 @@ class KeyCache:
             future.set_result(outage)
 
     def _keep(self, digest: bytes, key: Key | None, began_s: float) -> None:
+        entry = self._known.get(digest)
+        if key is None and entry is not None:
+            entry.is_gone, entry.loaded_s = True, began_s
+            return
         self._drop(digest)
         if key is not None and key.revoked_now:
             self._cut[key.id] = None

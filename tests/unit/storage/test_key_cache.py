@@ -265,3 +265,22 @@ async def test_cut(stage: Stage) -> None:
     assert (early, meanwhile, late) == (set(), set(), {"key_1"})
     assert len(stage.queries) == 2
     assert await stage.cache.find(SECRET) is None
+
+
+async def test_cut_after_revocation(stage: Stage) -> None:
+    """Calls of a key that was revoked and left running can be cut later; it is known to nobody meanwhile."""
+    await stage.cache.find(SECRET)
+    del stage.table[DIGEST]
+    stage.now_s += LOOK_S
+    revoked = stage.cache.cut(["key_1"])
+    await stage.settled()
+    meanwhile = (stage.cache.knows(DIGEST), await stage.cache.find(SECRET))
+    stage.table[DIGEST] = Key("key_1", "acme", Tier("t"), revoked_now=True)
+    stage.now_s += LOOK_S
+    stage.cache.cut(["key_1"])
+    await stage.settled()
+
+    late = stage.cache.cut(["key_1"])
+
+    assert (revoked, meanwhile, late) == (set(), (False, None), {"key_1"})
+    assert await stage.cache.find(SECRET) is None
