@@ -203,6 +203,9 @@ class SqlAccounts:
             stamp = {"updated_ms": now_ms}
             await connection.execute(update(keys).where(_with_earlier(key_id)).values(columns_of(new) | stamp))
             await connection.execute(update(keys).where(keys.c.id == key_id).values(columns_of(changes) | stamp))
+            if (ends_ms := changes.get("expires_ms")) is not None:  # no secret of a key outlives it
+                late = (keys.c.rotated_from == key_id, keys.c.expires_ms > ends_ms)
+                await connection.execute(update(keys).where(*late).values(expires_ms=ends_ms))
             await write_audit(
                 connection, actor, "key.updated", key_id, tenant=found.tenant, at_ms=now_ms, details=changes
             )

@@ -265,6 +265,19 @@ async def test_overlap_follows_the_key(bank: Bank) -> None:
     assert [await bank.find(made), await bank.find(fresh)] == [None, None]
 
 
+async def test_end_within_an_overlap(bank: Bank) -> None:
+    """A key that is made to end sooner ends with all of its secrets."""
+    await bank.tenant()
+    made = await bank.make()
+    fresh = await bank.accounts.rotate_key(CLI, made.key.id, 60_000)
+    await bank.accounts.update_key(CLI, made.key.id, {"expires_ms": START_MS + 10_000})
+    before = [await bank.find(made), await bank.find(fresh)]
+    bank.clock.ms += 10_000
+
+    assert None not in before
+    assert [await bank.find(made), await bank.find(fresh)] == [None, None]
+
+
 async def test_rotated_by_two_at_once(bank: Bank) -> None:
     """Of many who rotate a key at once each gets a secret that counts, and none is lost."""
     await bank.tenant()
