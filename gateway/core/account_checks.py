@@ -14,6 +14,8 @@ MAX_BUDGETS = 16  # each is counted with every call: four periods for each scope
 MAX_MS = 253_402_300_800_000  # the year 10000
 # Of a slug, as settings.checks.slug, with one * at its end for any rest.
 _MODEL = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127})?\*?(?<=.)")
+# As settings.checks.label: tenants, tiers and policies are named by it, and no other text is looked for in a database.
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 Problems = list[tuple[str, str]]
@@ -43,6 +45,15 @@ def _name(name: str) -> Problems:
     return []
 
 
+def _label(field: str) -> Callable[[str], Problems]:
+    def check(label: str) -> Problems:
+        if _LABEL.fullmatch(label) is None:
+            return [(field, "is not a name of at most 64 letters, digits, dots, dashes and underscores")]
+        return []
+
+    return check
+
+
 def _models(models: tuple[str, ...]) -> Problems:
     if not 1 <= len(models) <= MAX_MODELS:
         return [("models", f"is not a list of 1 to {MAX_MODELS}")]
@@ -70,4 +81,5 @@ _CHECKS: Mapping[str, Callable[[Any], Problems]] = {
     "models": _models,
     "budgets": _budgets,
     "rights": _rights,
+    **{field: _label(field) for field in ("tenant", "tier", "policy")},
 }

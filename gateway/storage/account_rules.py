@@ -110,8 +110,9 @@ class SqlRules:
             if not gone.rowcount:
                 raise NotThere(f"The database has no tier {name}.")
             if name not in self._terms().names:
-                for table in (tenants, keys):
-                    if await rows_of(connection, select(table.c.id).where(table.c.tier == name).limit(1)):
+                there = (select(tenants.c.id), select(keys.c.id).where(keys.c.revoked_ms.is_(None)))
+                for table, chosen in zip((tenants, keys), there, strict=True):
+                    if await rows_of(connection, chosen.where(table.c.tier == name).limit(1)):
                         raise Taken(f"There are {table.name} on the tier {name}.")
             await write_audit(connection, actor, "tier.deleted", name, tenant=None, at_ms=now_ms)
 

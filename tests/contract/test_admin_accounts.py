@@ -112,7 +112,7 @@ async def test_pages_of_keys(served: str) -> None:
         ({"budgets": [{"scope": "key", "period": "day"}]}, "budgets[0].limit_usd"),
         ({"budgets": [{"scope": "key", "period": "day", "limit_usd": "1"}] * 2}, "budgets[1]"),
         ({"expires_ms": 1}, "expires_ms"), ({"expires_ms": 2**60}, "expires_ms"),
-        ({"prefer_batch": "yes"}, "prefer_batch"),
+        ({"prefer_batch": "yes"}, "prefer_batch"), ({"tier": "a\0"}, "tier"), ({"policy": "a\0"}, "policy"),
     ],
 )  # fmt: skip
 async def test_senseless_key(served: str, body: object, param: str) -> None:
@@ -140,6 +140,27 @@ async def test_rights_on_keys(served: str) -> None:
     assert reader == (403, "right_denied", None)
     assert elsewhere == rotated == (404, "not_found", None)
     assert (made["tenant"], made["tier"], made["prefix"]) == ("acme", "enterprise", "anm-ak")
+
+
+async def test_tenant_that_an_operator_names(served: str) -> None:
+    """Where the query names a tenant, a new key is its own, and nothing of another tenant is changed."""
+    async with administered(served) as api:
+        key = f"keys/{api.keys['umbrella', 'inference'].key.id}"
+        made = await api.json("POST", "keys?tenant=umbrella", {}, **OPERATOR)
+        other = await api.refusal("POST", "keys?tenant=umbrella", {"tenant": "acme"}, **OPERATOR)
+        senseless = await api.refusal("POST", "keys", {"tenant": "a\0"}, **OPERATOR)
+        refused = [
+            await api.refusal("PATCH", "tenants/umbrella?tenant=acme", {"name": "x"}, **OPERATOR),
+            await api.refusal("PATCH", f"{key}?tenant=acme", {"name": "x"}, **OPERATOR),
+            await api.refusal("POST", f"{key}/rotate?tenant=acme", **OPERATOR),
+            await api.refusal("POST", f"{key}/revoke?tenant=acme", **OPERATOR),
+        ]
+        revoked = await api.json("POST", f"{key}/revoke?tenant=umbrella", **OPERATOR)
+
+    assert made["tenant"] == "umbrella"
+    assert senseless == (400, "invalid_request", "tenant")
+    assert {other, *refused} == {(404, "not_found", None)}
+    assert revoked["tenant"] == "umbrella"
 
 
 @pytest.mark.parametrize("overlap_s", [-1, 30 * 86_400 + 1, "a"])
@@ -175,15 +196,21 @@ async def test_tier(served: str) -> None:
 
 
 async def test_tier_in_use(served: str) -> None:
-    """A tier that somebody is on is not taken away, as their keys would be refused."""
+    """A tier that somebody is on is not taken away, as their keys would be refused; revoked keys are anyhow."""
     async with administered(served) as api:
         await api.json("PUT", "tiers/own", {"limits": {}}, **OPERATOR)
         await api.json("PATCH", "tenants/acme", {"tier": "own"}, **OPERATOR)
         refused = await api.refusal("DELETE", "tiers/own", **OPERATOR)
+        await api.json("PATCH", "tenants/acme", {"tier": "small"}, **OPERATOR)
+        key = await api.json("POST", "keys", {"tier": "own"}, **OPERATOR)
+        by_a_key = await api.refusal("DELETE", "tiers/own", **OPERATOR)
+        await api.json("POST", f"keys/{key['id']}/revoke", **OPERATOR)
+        gone = await api.json("DELETE", "tiers/own", **OPERATOR)
         unknown = await api.refusal("DELETE", "tiers/none", **OPERATOR)
         wrong = await api.refusal("PUT", "tiers/own", {"limits": {"rpm": -1}}, **OPERATOR)
 
-    assert refused == (409, "conflict", None)
+    assert refused == by_a_key == (409, "conflict", None)
+    assert gone["deleted"]
     assert unknown == (404, "not_found", None)
     assert wrong == (400, "invalid_request", "limits.rpm")
 

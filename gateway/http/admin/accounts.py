@@ -100,16 +100,13 @@ class AccountsDesk:
 
     async def tenant(self, asked: AdminRequest) -> Reply:
         """One tenant."""
-        tenant_id = asked.params["id"]
-        if asked.tenant not in (None, tenant_id):
-            raise NotThere(f"There is no tenant {tenant_id}.")
-        return json_reply(tenant_view(await self._accounts.tenant(tenant_id)))
+        return json_reply(tenant_view(await self._accounts.tenant(_of_query(asked, asked.params["id"]))))
 
     async def update_tenant(self, asked: AdminRequest) -> Reply:
         """A tenant with what was given, and all else as before."""
         changes = _changes(given(read_as(TenantChange, asked.body), _OF_TENANTS))
-        done = await self._accounts.update_tenant(actor_of(asked), asked.params["id"], changes)
-        return json_reply(tenant_view(done))
+        tenant_id = _of_query(asked, asked.params["id"])
+        return json_reply(tenant_view(await self._accounts.update_tenant(actor_of(asked), tenant_id, changes)))
 
     async def keys(self, asked: AdminRequest) -> Reply:
         """Keys, newest first."""
@@ -121,7 +118,8 @@ class AccountsDesk:
     async def create_key(self, asked: AdminRequest) -> Reply:
         """A new key, with its secret."""
         fields = given(read_as(NewKey, asked.body), _OF_KEYS)
-        draft = KeyDraft(**{"tenant": asked.key.tenant, "name": "", **fields})
+        draft = KeyDraft(**{"tenant": asked.tenant or asked.key.tenant, "name": "", **fields})
+        _of_query(asked, draft.tenant)
         return json_reply(secret_view(await self._accounts.create_key(actor_of(asked), draft)), 201)
 
     async def key(self, asked: AdminRequest) -> Reply:
@@ -131,7 +129,9 @@ class AccountsDesk:
     async def update_key(self, asked: AdminRequest) -> Reply:
         """A key with what was given, and all else as before."""
         changes = _changes(given(read_as(KeyFields, asked.body), _OF_KEYS))
-        return json_reply(key_view(await self._accounts.update_key(actor_of(asked), asked.params["id"], changes)))
+        return json_reply(
+            key_view(await self._accounts.update_key(actor_of(asked), await self._key_id(asked), changes))
+        )
 
     async def rotate_key(self, asked: AdminRequest) -> Reply:
         """The key with a new secret."""
@@ -139,13 +139,22 @@ class AccountsDesk:
         if not 0 <= overlap_s <= MAX_OVERLAP_S:
             words = f"overlap_s: is not within 0 to {MAX_OVERLAP_S}."
             raise GatewayError(INVALID_REQUEST, words, param="overlap_s")
-        made = await self._accounts.rotate_key(actor_of(asked), asked.params["id"], overlap_s * 1000)
+        made = await self._accounts.rotate_key(actor_of(asked), await self._key_id(asked), overlap_s * 1000)
         return json_reply(secret_view(made))
 
     async def revoke_key(self, asked: AdminRequest) -> Reply:
         """The key, which nobody can use any more."""
         now = read_as(Revocation, asked.body).now
-        return json_reply(key_view(await self._accounts.revoke_key(actor_of(asked), asked.params["id"], now=now)))
+        return json_reply(
+            key_view(await self._accounts.revoke_key(actor_of(asked), await self._key_id(asked), now=now))
+        )
+
+    async def _key_id(self, asked: AdminRequest) -> str:
+        """That of the path, if it is a key of the tenant that the query names, should an operator name one."""
+        key_id = asked.params["id"]
+        if asked.is_operator and asked.tenant is not None:
+            await self._accounts.key(asked.tenant, key_id)
+        return key_id
 
 
 class Rules(Protocol):
@@ -235,6 +244,13 @@ class RulesDesk:
         before = None if mark is None else int(mark[0])
         found = await self._rules.audit(asked.tenant, asked.query, before, asked.page.limit + 1)
         return _page(asked.page, [plain_view(entry) for entry in found], ("seq",))
+
+
+def _of_query(asked: AdminRequest, tenant_id: str) -> str:
+    """*tenant_id*, unless it is another tenant than the one that is asked for."""
+    if asked.tenant not in (None, tenant_id):
+        raise NotThere(f"There is no tenant {tenant_id}.")
+    return tenant_id
 
 
 def _page(page: Page, rows: list[dict[str, Any]], by: tuple[str, ...]) -> Reply:
