@@ -16,6 +16,8 @@ from gateway.storage.idempotency import IdempotencyRules
 from gateway.storage.redis_upkeep import SharingRules
 from gateway.upstream.client import UpstreamLimits
 
+_OF_A_CALL = ("stop_margin_tokens", "assumed_output_tokens")  # of [limits]; a reload makes `admission_rules` anew
+
 
 def secrets(catalog: Catalog, settings: Settings) -> set[str]:
     """Every credential there is, of providers and of static keys, for keeping them out of the log."""
@@ -40,6 +42,8 @@ def fixed_at_start(settings: Settings) -> dict[str, object]:
         **{f"upstream.{name}": value for name, value in asdict(upstream_limits(settings)).items()},
         **{f"upstream.breaker_{name}": value for name, value in asdict(breaker_rules(settings)).items()},
         **{f"upstream.retry_budget_{name}": value for name, value in asdict(budget_rules(settings)).items()},
+        **{f"storage.{name}": value for name, value in asdict(settings.storage).items()},
+        **{f"limits.{name}": value for name, value in asdict(settings.limits).items() if name not in _OF_A_CALL},
         **{f"idempotency.{name}": value for name, value in asdict(settings.idempotency).items()},
         **{f"ledger.{name}": value for name, value in asdict(settings.ledger).items()},
         **{f"traces.{name}": value for name, value in asdict(settings.traces).items()},

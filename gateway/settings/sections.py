@@ -37,7 +37,8 @@ class ServerSettings:
         check=checks.networks,
     )
     workers: int = setting(
-        "Processes that serve; more than one run under gunicorn, each with its part of the keys' limits.",
+        "Processes that serve; more than one run under gunicorn, each with its part of the keys' limits "
+        "unless `storage.redis_url` is set.",
         1,
         bounds=(1, 256),
     )

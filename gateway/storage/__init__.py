@@ -1,1 +1,1 @@
-"""What outlives a request: keys, counters, receipts, and the database that later versions keep them in."""
+"""What outlives a request: accounts, counters, journal and ledger, traces, and answers of named calls."""

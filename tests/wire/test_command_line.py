@@ -192,6 +192,8 @@ async def test_reload(provider: FakeProvider) -> None:
             fresh = standard(provider.base_url)
             fresh["server"] |= {"region": "sg", "drain_s": 2, "header_s": 1.5}
             fresh["upstream"] |= {"retry_base_s": 0.02, "max_connections": 7}
+            fresh["storage"] = {**fresh.get("storage", {}), "redis_url": "redis://127.0.0.1:1/"}
+            fresh["limits"] = {**fresh.get("limits", {}), "lease_s": 31, "stop_margin_tokens": 10}
             fresh["models"]["new"] = model("fake-openai/m")
             new_key = f"{KEY}-new"
             fresh["keys"] = {new_key: {"tenant": "open", "tier": "enterprise"}}
@@ -204,7 +206,8 @@ async def test_reload(provider: FakeProvider) -> None:
             go_on.set()
             frames = await stream.all_frames()
 
-    assert line["restart_needed_for"] == ["server.header_s", "upstream.max_connections"]
+    fixed = ["server.header_s", "upstream.max_connections", "storage.redis_url", "limits.lease_s"]
+    assert line["restart_needed_for"] == fixed
     assert (served.status, served.headers.get("x-anoman-region")) == (200, "SG")
     assert refused.status == 401
     assert text_of(frames) == "ab"
