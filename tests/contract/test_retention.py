@@ -12,7 +12,7 @@ from sqlalchemy import func, insert, select, text
 from gateway.aio import Tasks
 from gateway.core.ports import StoreUnavailable
 from gateway.storage import retention
-from gateway.storage.bodies import MAX_WAITING_BYTES, BodyRules, BodyShelf
+from gateway.storage.bodies import MAX_WAITING_BYTES, PIECE_CHARS, BodyRules, BodyShelf
 from gateway.storage.database import Database
 from gateway.storage.migrations import upgrade
 from gateway.storage.retention import LOCK, Janitor, Retention
@@ -136,6 +136,35 @@ async def test_bodies(tabled: Database) -> None:
         ("req_2", "acme", "é" * 17 + "[cut]", "z" * 33 + "***", NOON_MS + 5),
     ]
     assert (dropped, crashes) == ([], [])
+
+
+async def test_long_bodies(tabled: Database) -> None:
+    """They are redacted in pieces, between which others have their turn, and no credential is in two of them."""
+    seen: list[str] = []
+    tasks, turns = Tasks(lambda name, exc: None), list[int]()
+
+    def redact(said: str) -> str:
+        seen.append(said)
+        return said
+
+    async def others() -> None:
+        while True:
+            turns.append(len(seen))
+            await asyncio.sleep(0)
+
+    keeper = BodyShelf(
+        tabled, BodyRules(2**20, 5), redact=redact, on_drop=lambda count: None, tasks=tasks, now_ms=lambda: NOON_MS
+    )
+    request = "x " * (PIECE_CHARS // 2 - 4) + "Bearer  " + "k" * 40 + " y" * PIECE_CHARS
+    waiting = asyncio.create_task(others())
+    keeper.keep("req_1", "acme", request.encode(), "z" * 3 * PIECE_CHARS)
+    await tasks.drain(30)
+    waiting.cancel()
+
+    assert "".join(seen) == request + "z" * 3 * PIECE_CHARS
+    assert max(map(len, seen[:-1])) < PIECE_CHARS + 60
+    assert sum("Bearer  " + "k" * 40 in piece for piece in seen) == 1
+    assert {1, 2, 3} <= set(turns)
 
 
 async def test_bodies_that_are_dropped(database: Database) -> None:
