@@ -12,6 +12,7 @@ import pytest
 
 from gateway.aio import Tasks
 from gateway.core.call import UpstreamRequest
+from gateway.core.exchange import NOWHERE
 from gateway.pipeline.services import Clock, Deadlines
 from gateway.pipeline.stream_watch import StreamWatch
 
@@ -43,7 +44,7 @@ async def test_an_answer_is_taken_or_closed(turns: int) -> None:
     clock = Clock(time.monotonic, time.time, lambda: 0.0)
     services = SimpleNamespace(upstream=upstream, tasks=tasks, clock=clock, deadlines=Deadlines())
     call = SimpleNamespace(dialect="openai_chat")
-    exchange = SimpleNamespace(started_s=time.monotonic(), call=call)
+    exchange = SimpleNamespace(started_s=time.monotonic(), call=call, place=NOWHERE)
     sink = SimpleNamespace(committed=False, on_leave=lambda leave: None)
     watch = StreamWatch(cast(Any, services), cast(Any, exchange), cast(Any, sink))
     asking = asyncio.create_task(watch.ask(UpstreamRequest("http://provider.test/", (), b""), lambda: None))
