@@ -171,7 +171,7 @@ def keys(context: click.Context) -> None:
 @_json
 def create_key(config: str | None, *, as_json: bool, admin: Right | None, **options: Any) -> None:
     """Make a key, and show its secret this once."""
-    limits = {name: value for name in ("rpm", "inflight", "classes") if (value := options.pop(name))}
+    limits = {name: value for name in ("rpm", "inflight", "classes") if (value := options.pop(name)) not in (None, ())}
     if "classes" in limits:
         limits["classes"] = list(limits["classes"])
     rights: tuple[Right, ...] = (admin,) if admin is not None else ("inference",)

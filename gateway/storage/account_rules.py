@@ -48,14 +48,16 @@ class SqlRules:
         """Those behind *after* by name, at most *limit*: the database's, and the file's that it has none of."""
 
         async def step(connection: AsyncConnection) -> list[TierRecord]:
-            statement = select(tiers).where(tiers.c.name > after).order_by(tiers.c.name).limit(limit)
-            return [TierRecord(row["name"], "database", row["limits"]) for row in await rows_of(connection, statement)]
+            return [
+                TierRecord(row["name"], "database", row["limits"]) for row in await rows_of(connection, select(tiers))
+            ]
 
+        # All of them, which operators made by hand: a database may have another order of names than the file's here.
         terms = self._terms()
+        filed = {name: TierRecord(name, "file", terms.written(name)) for name in terms.names}
         stored = {tier.name: tier for tier in await self._database.read(step)}
-        filed = {name: TierRecord(name, "file", terms.written(name)) for name in terms.names if name > after}
-        # The database's page may end before the file's: what is behind it is left for the next.
-        return sorted((filed | stored).values(), key=lambda tier: tier.name)[:limit]
+        behind = [tier for name, tier in (filed | stored).items() if name > after]
+        return sorted(behind, key=lambda tier: tier.name)[:limit]
 
     async def tier(self, name: str) -> TierRecord:
         """

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.storage.database import Database
+from gateway.storage.migrations import upgrade
 from tests.contract.administered import administered
+from tests.support.postgres import Postgres
 
 OPERATOR: Any = {"tenant": "house", "right": "operate"}
 
@@ -193,6 +195,23 @@ async def test_tier(served: str) -> None:
     assert gone == {"name": "small", "deleted": True}
     assert (during and during.tier.rpm, after and after.tier.rpm) == (7, 10)
     assert seen == {"name": "small", "source": "file", "limits": {"rpm": 10, "classes": ["budget", "mid"]}}
+
+
+async def test_pages_of_tiers(postgres: Postgres) -> None:
+    """Each tier is on one page, also where the database has an order of its own for names."""
+    postgres.sql("CREATE DATABASE tiers TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en'")  # "a" before "B"
+    url = postgres.url("tiers")
+    await asyncio.to_thread(upgrade, url)
+    async with administered(url) as api:
+        for name in ("B", "a", "c-1", "cb"):
+            await api.json("PUT", f"tiers/{name}", {"limits": {}}, **OPERATOR)
+        page = await api.json("GET", "tiers?limit=1", **OPERATOR)
+        names = [tier["name"] for tier in page["data"]]
+        while page["next"]:
+            page = await api.json("GET", f"tiers?limit=1&cursor={page['next']}", **OPERATOR)
+            names += [tier["name"] for tier in page["data"]]
+
+    assert names == ["B", "a", "c-1", "cb", "enterprise", "payg", "pro", "small", "starter"]
 
 
 async def test_tier_in_use(served: str) -> None:

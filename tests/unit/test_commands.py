@@ -140,6 +140,7 @@ def test_tenants() -> None:
         (("keys", "create", "--tenant", "nobody"), 1, "There is no tenant nobody."),
         (("keys", "create", "--tenant", "acme", "--policy", "none"), 1, "policy: there is no policy none"),
         (("keys", "create", "--tenant", "acme", "--rpm", "-3"), 1, "rpm: -3 is not within"),
+        (("keys", "create", "--tenant", "acme", "--rpm", "0"), 1, "rpm: 0 is not within"),
         (("keys", "create", "--tenant", "acme", "--budget", "year=1"), 2, "is no budget"),
         (("keys", "create", "--tenant", "acme", "--budget", "tenant:day=1"), 2, "is no budget"),
         (("keys", "create", "--tenant", "acme", "--budget", "day=1e3"), 2, "plain decimal"),
