@@ -107,7 +107,7 @@ class Admission:
 
     def admit(self, order: Order, limits: Entitlement, now_ms: int) -> Verdict:
         """Take all that *order* needs, or nothing."""
-        if limits.accounts and now_ms < self.born_ms + self._rejoin_ms:
+        if limits.accounts and self.born_ms <= now_ms < self.born_ms + self._rejoin_ms:  # else the clock was put back
             return Verdict("wait", now_ms, self.epoch, retry_ms=self.born_ms + self._rejoin_ms - now_ms)
         view = self._view(limits, now_ms)
         step, retry_ms = _met(order, limits, view, now_ms)
@@ -196,9 +196,15 @@ class Admission:
 
     def lose(self, epoch: int, now_ms: int) -> None:
         """Forget everything, as a server does that is emptied; a new epoch begins."""
-        self.epoch, self.born_ms = epoch, now_ms
-        for table in (self._rates, self._tokens, self._leases, self._accounts, self._holds):
+        self.fail_over(epoch, now_ms)
+        for table in (self._rates, self._tokens, self._leases):
             table.clear()
+
+    def fail_over(self, epoch: int, now_ms: int) -> None:
+        """Begin a new epoch with what is there: accounts and holds may lack the newest, so they are told again."""
+        self.epoch, self.born_ms = epoch, now_ms
+        self._accounts.clear()
+        self._holds.clear()
 
     def standing(self, limits: Entitlement, now_ms: int) -> Standing:
         """Where *limits* stand at *now_ms*; nothing is taken."""

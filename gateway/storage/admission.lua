@@ -103,17 +103,23 @@ local function book(one, request, amount)
   end
 end
 
--- Holds: holder, opened ("again" where it was told again), reserved and then name, period, is_money, amount of each account, in lines ------------------
+-- Holds --------------------------------------------------------------------------------------------------------------
+-- In lines: holder, opened ("again" where it was told again), reserved; name, period, is_money, amount of each account.
+-- By epoch: a server that took over, or came back with its data, has holds whose accounts do not count them any more.
+
+local function hold_key(request)
+  return PREFIX .. 'hold:' .. epoch .. ':' .. request
+end
 
 local function hold(request, fields, hold_ms)
-  local key = PREFIX .. 'hold:' .. request
+  local key = hold_key(request)
   call('SET', key, table.concat(fields, '\n'), 'PX', KEPT)
   call('ZADD', PREFIX .. 'open', whole(now + hold_ms), request)
   call('PEXPIRE', PREFIX .. 'open', KEPT)
 end
 
 local function taken_hold(request)
-  local key = PREFIX .. 'hold:' .. request
+  local key = hold_key(request)
   local text = call('GET', key)
   call('ZREM', PREFIX .. 'open', request)
   if not text then return nil end
@@ -172,7 +178,7 @@ local function admit()
   local need = {['1'] = tonumber(ARGV[14]), ['0'] = tonumber(ARGV[16])}
   local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
   local looks = STEP == 'look'
-  if not looks and #ARGV > 17 and now < born + rejoin_ms then
+  if not looks and #ARGV > 17 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
     return {'wait', whole(now), epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0, 0}
   end
 
@@ -308,9 +314,9 @@ local function renew()
       call('ZADD', places, whole(now + lease_ms), request)
       call('PEXPIRE', places, lease_ms)
     end
-    if call('EXISTS', PREFIX .. 'hold:' .. request) == 1 then
+    if call('EXISTS', hold_key(request)) == 1 then
       call('ZADD', PREFIX .. 'open', whole(now + hold_ms), request)
-      call('PEXPIRE', PREFIX .. 'hold:' .. request, KEPT)
+      call('PEXPIRE', hold_key(request), KEPT)
       call('PEXPIRE', PREFIX .. 'open', KEPT)
     else
       missing[#missing + 1] = request
@@ -322,7 +328,7 @@ end
 -- ARGV: hold, request, holder; name, period, its number, is_money and amount of each account.
 local function register()
   local request, fields = ARGV[4], {ARGV[5], 'again', '0'}
-  if call('EXISTS', PREFIX .. 'hold:' .. request) == 1 then return epoch end
+  if call('EXISTS', hold_key(request)) == 1 then return epoch end
   for at = 6, #ARGV, 5 do
     local one = tally(ARGV[at], ARGV[at + 1])
     if one.period == tonumber(ARGV[at + 2]) then

@@ -85,6 +85,7 @@ class Twins(RuleBasedStateMachine):
         self.open: list[Open] = []
         self.settled: list[tuple[Open, Spent]] = []
         self.epochs: dict[int, int] = {}
+        self.run = 0  # of the server
 
     @initialize(loaded=st.booleans())
     def begin(self, loaded: bool) -> None:
@@ -205,12 +206,20 @@ class Twins(RuleBasedStateMachine):
     @rule()
     def lose(self) -> None:
         """Everything is gone, and the next step finds a new epoch."""
-        self.server_flush()
-        self.twin.lose(self.twin.epoch + 1, self.now_ms)
-        self.sweep()
-
-    def server_flush(self) -> None:
         self.script.run("FLUSHALL")
+        self.twin.lose(self.twin.epoch + 1, self.now_ms)
+        self._run_anew()
+
+    @rule()
+    def fail_over(self) -> None:
+        """Another run of the server has everything, as far as anybody can tell: a new epoch all the same."""
+        self.twin.fail_over(self.twin.epoch + 1, self.now_ms)
+        self._run_anew()
+
+    def _run_anew(self) -> None:
+        self.run += 1
+        self.script.step(redis_script.tick(f"run{self.run}", self.now_ms))
+        self.sweep()
 
     @invariant()
     def they_stand_alike(self) -> None:

@@ -221,6 +221,15 @@ def test_calls_on_accounts_wait_for_a_new_epoch() -> None:
     assert (verdict.step, verdict.retry_ms, desk.admit(key(rpm=1))[0].step) == ("wait", 3_000, "admitted")
 
 
+def test_nobody_waits_for_a_clock_that_was_put_back() -> None:
+    """An epoch that was born by a wrong clock holds nobody up until that hour has come again."""
+    desk = Desk(rejoin_ms=5_000)
+    desk.machine.lose(2, desk.now_ms)
+    desk.now_ms -= 3_600_000
+
+    assert desk.admit(POOR, 1)[0].step == "admitted"
+
+
 def test_accounts_without_calls_are_forgotten() -> None:
     """Sessions come and go; what they spent is in the ledger."""
     desk = Desk()
