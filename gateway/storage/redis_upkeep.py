@@ -296,7 +296,7 @@ class Upkeep:
             open_ = Open(request_id)
         elif open_.parts:
             self._settled[request_id] = open_, spent, _now_s() + REMEMBERED_S
-        if not self.is_blind or open_.parts or open_.epoch > 0:  # else Redis has never heard of it
+        if not self.is_blind or open_.parts or open_.epoch >= 0:  # else it was let in while Redis was away
             self._send(open_, spent)
         return open_
 
