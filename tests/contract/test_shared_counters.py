@@ -40,7 +40,7 @@ async def stands(counters: RedisCounters) -> tuple[object, object]:
 
 
 async def test_what_a_dead_process_holds_is_settled_when_redis_is_back() -> None:
-    """Its journal is adopted while Redis is away: the hold does not wait for its end, to be booked at the worst case."""
+    """Its journal is adopted while Redis is away: the hold does not run out, to be booked at the worst case."""
     with server() as redis:
         async with process(redis) as dead:
             order = Order(MINE, "r1", nano_usd=Draw(USD // 2, USD // 2))

@@ -277,11 +277,12 @@ class _Writer:
         fresh = b"".join([self._framed(record) for record in records])
         if not fresh and not self.is_failing:
             return
-        kept = b"".join(self._kept)
+        data = b"".join(self._kept) + fresh
         try:
             if self.is_failing or self.written.offset >= self._segment_bytes:
-                self._begin_segment()
-            self._append(kept + fresh)
+                self._begin_segment(data)
+            else:
+                self._append(data)
         except OSError:
             self.is_failing = True
             self._keep(records)
@@ -314,12 +315,16 @@ class _Writer:
         _write_all(self._file, data)
         self.written = Position(self._number, self.written.offset + len(data))
 
-    def _begin_segment(self) -> None:
-        """Begin the next file, with everything that is open in it: those before it need not be kept for that."""
+    def _begin_segment(self, more: bytes = b"") -> None:
+        """
+        Begin the next file, with everything that is open in it and *more*: those before it need not be kept for that.
+
+        Nobody is told of it before it has *more*: with the ends in there the files before it lose what those are of.
+        """
         number = self._number + 1
         path = self._path / name_of(number)
         file = os.open(path, self._mode, 0o600)
-        data = HEADER + b"".join(self._open.values())
+        data = HEADER + b"".join(self._open.values()) + more
         try:
             _write_all(file, data)
             sync_directory(self._path)

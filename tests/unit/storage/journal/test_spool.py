@@ -193,6 +193,24 @@ async def test_a_full_disk_refuses(spool: Spool, home: Home, told: Told) -> None
     assert spool.open == 1
 
 
+async def test_a_new_file_is_written_in_one_piece(
+    spool: Spool, home: Home, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """
+    Whoever empties the journal removes the files before the newest. Of what has ended that one has the end alone, so
+    it must not be there without: a kill, or a disk that fails, in between would lose the exchange.
+    """
+    write_all, pieces = spool_module._write_all, list[bytes]()
+    monkeypatch.setattr(spool_module, "_write_all", lambda file, data: (pieces.append(data), write_all(file, data)))
+    for number in range(30):
+        await spool.admit(admission(f"r{number}"))
+        spool.record(ended(f"r{number}"))
+    await told.next_write()
+
+    assert len(numbers_in(home.path)) > 5
+    assert len(pieces) == len(told.commits)
+
+
 async def test_a_disk_that_hangs(
     spool: Spool, home: Home, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
