@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from gateway import telemetry as events
@@ -182,6 +183,7 @@ class App:
             clock_s=time.monotonic,
             epoch_s=time.time,
             workers=settings.server.workers,
+            succeeds=siblings.succeeds,
             redis_url=settings.storage.redis_url,
             sharing=sharing_rules(settings),
         )
@@ -280,11 +282,9 @@ class App:
         """
         if self._settings.storage.redis_url:
             return  # counters outlive their processes
-        try:
+        with suppress(TimeoutError):  # calls on budgets wait for the same database, or are refused
             async with asyncio.timeout(TAKE_OVER_S):
                 await self._journal.taken_over()
-        except TimeoutError:
-            pass  # calls on budgets wait for the same database, or are refused
 
     async def _prepare_storage(self) -> None:
         """Make sure of the tables. Without them keys of the file are served all the same."""
@@ -369,11 +369,9 @@ class App:
         await self._stores.counters.close()
         # Those that may hang for longer come last.
         for close in (self._fetcher.close, self._upstream.close):
-            try:
+            with suppress(TimeoutError):  # a peer that does not answer to being closed: the process's end closes it
                 async with asyncio.timeout(FORCE_S):
                     await close()
-            except TimeoutError:
-                pass  # a peer that does not answer to being closed: the process's end closes it
         await self._tasks.drain(FORCE_S)
         await self._journal.close(self._time_for_the_books())
         await self._stores.database.close()

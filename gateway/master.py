@@ -155,19 +155,27 @@ class Service(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         Master(self).run()
 
 
-def give_slot(master: Arbiter, worker: GatewayWorker) -> None:
+def give_slot(master: Master, worker: GatewayWorker) -> None:
     """Put *worker*, about to be forked, in the place of one that has died, or in the next one at the start."""
     taken = {other.slot for other in master.WORKERS.values()}
     worker.slot = min(set(range(master.num_workers)) - taken)
+    worker.succeeds = worker.slot in master.given
+    master.given.add(worker.slot)
 
 
 class Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's master with our meaning of signals."""
+    """
+    gunicorn's master with our meaning of signals.
+
+    Attributes:
+        given: The slots that have had a worker.
+    """
 
     SIGNALS = HANDLED
     IGNORED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU, signal.SIGWINCH)
 
     def __init__(self, app: Service) -> None:
+        self.given: set[int] = set()
         super().__init__(app)
         self.LISTENERS = [app.listener]
 

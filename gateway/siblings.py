@@ -52,10 +52,12 @@ class Siblings:
     Args:
         slot: This worker's.
         channels: By slot; none where there is one process only.
+        succeeds: Whether another worker had this slot before, and has ended.
     """
 
-    def __init__(self, slot: int = 0, channels: Sequence[Channel] = ()) -> None:
+    def __init__(self, slot: int = 0, channels: Sequence[Channel] = (), *, succeeds: bool = False) -> None:
         self.slot = slot
+        self.succeeds = succeeds
         self._channels = channels
         self._answer: Callable[[bytes], bytes] | None = None
         self._waiting: dict[int, asyncio.Future[bytes]] = {}

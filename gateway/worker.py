@@ -52,11 +52,13 @@ class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
 
     Attributes:
         slot: Its place among the workers; the master gives it one before the fork.
+        succeeds: Whether another worker had this place before.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.slot = 0
+        self.succeeds = False
         self._serving: App | None = None
         self._early: list[int] = []
 
@@ -113,7 +115,7 @@ class GatewayWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
             close_multiprocess()
 
     async def _serve(self, telemetry: Telemetry, metrics: MetricsRecorder) -> None:
-        siblings = Siblings(self.slot, self.app.channels)
+        siblings = Siblings(self.slot, self.app.channels, succeeds=self.succeeds)
         self._serving = app = App(self.app.settings, self.app.reread, telemetry, metrics, siblings)
         for number in self._early:
             self._take(number)

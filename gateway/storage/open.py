@@ -52,6 +52,7 @@ def open_stores(
     clock_s: Callable[[], float],
     epoch_s: Callable[[], float],
     workers: int = 1,
+    succeeds: bool = False,
     redis_url: str = "",
     sharing: SharingRules = SharingRules(),  # noqa: B008 - it is frozen
 ) -> Stores:
@@ -59,6 +60,7 @@ def open_stores(
     The stores for *workers* processes that serve the same *keys* (by plain secret) and database.
 
     Args:
+        succeeds: Whether this process takes the place of one of them that has ended.
         redis_url: Of the Redis that counts for all processes there are; "" where each counts its part.
 
     Raises:
@@ -73,7 +75,7 @@ def open_stores(
         """Epoch seconds by a clock that is never put on nor back: minutes and days are not to be counted twice."""
         return clock_s() + ahead_s
 
-    counters: Counting = MemoryCounters(steady_s, workers, spending)
+    counters: Counting = MemoryCounters(steady_s, workers, spending, succeeds=succeeds)
     if redis_url:
         counters = RedisCounters(
             redis_url, spending, sharing, tasks, clock_s=steady_s, workers=workers, observer=watchers.limits

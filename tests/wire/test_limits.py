@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -16,7 +18,7 @@ from tests.support.acts import head, pause_ms, repeat, status
 from tests.support.client import Client, Reply
 from tests.support.config import Config
 from tests.support.frames import chat, messages
-from tests.support.gateway import CHAT, MESSAGES, Gateway
+from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
 from tests.support.limits import limited, secret, tables
 from tests.support.notation import CBD, CBS, DONE, FIN, MS, R, T, U, json_answer
 from tests.support.provider import FakeProvider
@@ -24,6 +26,7 @@ from tests.support.provider import FakeProvider
 # By `config.model`: 2.50 USD per million tokens of prompts and 10.00 of answers. A call with `max_tokens` 50 holds some
 # 0.00052: two fit in it, three do not.
 TWO_CALLS = "0.0012"
+EIGHT_CALLS = "0.0042"  # half of it is for four
 PLAYGROUND = "/anoman/v1/playground/run"
 MANY = 5_000  # tokens that the provider would send: more than any budget here
 
@@ -79,6 +82,31 @@ async def test_a_refusal_in_anthropics_words(tmp_path: Path) -> None:
         assert reply.json["error"]["details"] == {"error_code": "budget_exceeded"}
 
 
+async def test_a_successor_grants_nothing_twice(tmp_path: Path) -> None:
+    """Without Redis too: what a killed worker spent of its part of a budget, those in its place do not spend again."""
+    async with FakeProvider() as provider:
+        config = limited(provider.base_url, await tables(tmp_path), {"mine": {"budget_usd": EIGHT_CALLS}})
+        async with Gateway(config, workers=2, flags=PLAIN) as gateway:
+            provider.script("m", [json_answer("Hi", (7, 50))])
+            it = Scene(provider, gateway)
+            await gateway.logged("server.started", 2, within_s=30)
+            for _ in range(40):  # so that both have loaded what was spent: nothing
+                await it.client.request("GET", "/anoman/v1/usage/limits")
+            spared = max(gateway.pids)
+            for _ in range(2):
+                os.kill(spared, signal.SIGSTOP)
+                asked = [(await it.ask()).status for _ in range(5)]
+                os.kill(spared, signal.SIGCONT)
+                (killed,) = {*gateway.pids} - {gateway.pid, spared}
+                os.kill(killed, signal.SIGKILL)
+                await gateway.logged("server.started", within_s=30)
+            replies = await asyncio.gather(*[it.ask() for _ in range(40)])
+
+    assert asked == [402] * 5
+    assert [reply.status for reply in replies].count(200) == 4
+    assert len(provider.requests) == 8
+
+
 async def test_lim_08_what_failed_spends_nothing(tmp_path: Path) -> None:
     """LIM-08: ten wrong bodies and ten failures of the provider leave budget and tokens as they were; rpm counts."""
     async with scene(tmp_path, {"budget_usd": TWO_CALLS, "tpm": 1000, "rpm": 100}) as it:
@@ -101,7 +129,7 @@ async def test_lim_09_a_used_up_budget_is_asked_for_once(tmp_path: Path) -> None
     async with scene(tmp_path, {"budget_usd": "0"}) as it:
         base_url = f"http://127.0.0.1:{it.gateway.port}/v1"
         async with openai.AsyncOpenAI(base_url=base_url, api_key=secret("mine")) as sdk:
-            for _ in range(3):
+            for _ in range(2):
                 with pytest.raises(openai.APIStatusError) as caught:
                     await sdk.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
                 assert caught.value.status_code == 402
