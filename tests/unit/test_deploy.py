@@ -57,6 +57,14 @@ def test_app_json_forms_processes_of_the_procfile() -> None:
     assert set(content["formation"]) <= set(procfile())
 
 
+def test_app_json_brings_a_database() -> None:
+    """Accounts and ledger are not left to the disk of a dyno, which goes with it."""
+    addons = app_json()["addons"]
+
+    assert isinstance(addons, list)
+    assert [addon for addon in addons if addon.startswith("heroku-postgresql:")]
+
+
 def test_app_json_names_variables_that_are_read() -> None:
     """Each variable it asks for is a setting's, a platform's, or a key that the example configuration names."""
     settings = {variable_of(section, name) for section, cls in SCALAR_SECTIONS.items() for name in rules_of(cls)}
