@@ -99,7 +99,7 @@ def open_journal(
         carrier,
         stores.counters,
         reports=reports,
-        keeper_reports=KeeperReports(reporter.damaged, reporter.adopted),
+        keeper_reports=KeeperReports(reporter.damaged, reporter.adopted, reporter.torn),
         epoch_s=time.time,
         tasks=tasks,
     )
@@ -159,6 +159,9 @@ class _Reporter:
         self._log.error(
             events.LEDGER_DAMAGED, file=path, offset=damage.offset, bytes=damage.length, is_tail=damage.is_tail
         )
+
+    def torn(self, writer: str, damage: Damage) -> None:
+        self._log.info(events.LEDGER_TORN, writer=writer, offset=damage.offset, bytes=damage.length)
 
     def adopted(self, writer: str, ended: int, reconciled: int) -> None:
         self._metrics.reconciled(reconciled)

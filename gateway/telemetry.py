@@ -114,6 +114,11 @@ LEDGER_DAMAGED = _event(
     "error",
     "A file of the journal is not what was written; what could be read was taken, and a copy is kept for you.",
 )
+LEDGER_TORN = _event(
+    "ledger.torn",
+    "info",
+    "The last record of a process that was killed is not whole: nothing had been sent, or told, on the strength of it.",
+)
 LEDGER_BURIED = _event(
     "ledger.buried", "error", "The database refused a row for what is in it; it stands in `dead_letters`."
 )

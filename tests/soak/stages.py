@@ -21,8 +21,6 @@ from .world import Customer, configuration
 Place = Literal["stores", "stream", "alone"]
 """`stream`: as `stores`, with the journal in Redis in place of files."""
 WORKERS = 3
-# Of those that are killed: the record that a process died in. Were it any other, rows would be missing.
-_OF_KILLS = frozenset({"ledger.damaged"})
 _OF_OUTAGES = frozenset({"storage.lost", "ledger.delayed"})
 
 
@@ -39,7 +37,7 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
             url = f"sqlite:///{home / 'gateway.db'}"
             config = configuration(provider.url, keys, storage={"database_url": url}, ledger=ledger, **more)
             path.write_text(toml(config))
-            service = Service(config, 1, _OF_KILLS)
+            service = Service(config, 1, frozenset())
             stack.callback(service.abandon)
             yield Stage(provider, service, keys, url, path)
             return
@@ -53,6 +51,6 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
         code, output = await gateway_command(path, "migrate")
         if code:
             raise RuntimeError(f"gateway migrate: {output}")
-        service = Service(config, workers, _OF_KILLS | _OF_OUTAGES)
+        service = Service(config, workers, _OF_OUTAGES)
         stack.callback(service.abandon)
         yield Stage(provider, service, keys, url, path, postgres, redis)

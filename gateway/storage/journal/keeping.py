@@ -44,11 +44,14 @@ class KeeperReports:
 
     Attributes:
         damaged: A file is not what was written: its path, or where it was put, and what is wrong.
+        torn: The writer of a journal whose last record is not whole: its process was killed in the middle of it, and
+            nobody had been told that it is kept.
         adopted: The writer of a journal that was taken over, how many ends it had, and how many were reconciled.
     """
 
     damaged: Callable[[str, Damage], None]
     adopted: Callable[[str, int, int], None]
+    torn: Callable[[str, Damage], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,11 @@ class SpoolKeeper:
 
     def _tell_of_damage(self, home: Home, piece: Piece) -> None:
         for damage in piece.found:
-            if isinstance(damage, Damage):
+            if not isinstance(damage, Damage):
+                continue
+            if damage.is_torn and piece.segment == numbers_in(home.path)[-1]:
+                self._reports.torn(home.writer, damage)
+            else:
                 self._reports.damaged(str(put_aside(home, name_of(piece.segment))), damage)
 
 

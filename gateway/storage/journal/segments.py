@@ -49,11 +49,18 @@ def numbers_in(directory: Path) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no record: *length* of them from *offset*. A torn tail reaches to the end of the file."""
+    """
+    Bytes that are no record: *length* of them from *offset*.
+
+    Attributes:
+        is_tail: They reach to the end of the file.
+        is_torn: As far as they go they may be a record: the file ends in the middle of one.
+    """
 
     offset: int
     length: int
     is_tail: bool
+    is_torn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,8 @@ def scan(data: bytes, start: int = 0) -> Iterator[Found | Damage]:
     if start == 0:
         if data[: len(HEADER)] != HEADER:
             if data:
-                yield Damage(0, len(data), is_tail=HEADER.startswith(data))
+                is_torn = HEADER.startswith(data)
+                yield Damage(0, len(data), is_tail=is_torn, is_torn=is_torn)
             return
         at = len(HEADER)
     view = memoryview(data)
@@ -84,7 +92,8 @@ def scan(data: bytes, start: int = 0) -> Iterator[Found | Damage]:
         found = _read(view, at)
         if found is None:
             following = _next(view, at + 1)
-            yield Damage(start + at, following - at, is_tail=following == len(data))
+            is_tail = following == len(data)
+            yield Damage(start + at, following - at, is_tail=is_tail, is_torn=is_tail and _is_cut_short(view, at))
             at = following
             continue
         record, end = found
@@ -108,6 +117,15 @@ def _read(view: memoryview, at: int) -> tuple[Record, int] | None:
         return decode(bytes(payload)), end
     except msgspec.DecodeError:
         return None
+
+
+def _is_cut_short(view: memoryview, at: int) -> bool:
+    """Whether what is at *at* ends before the length that it begins with."""
+    begin = at + FRAME_BYTES
+    if begin > len(view):
+        return True
+    length, _ = _FRAME.unpack_from(view, at)
+    return bool(0 < length <= MAX_RECORD_BYTES and begin + length > len(view))
 
 
 def _next(view: memoryview, at: int) -> int:

@@ -16,7 +16,7 @@ from gateway.core.ports import Spent, StoreUnavailable
 from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.homes import QUARANTINE
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
-from gateway.storage.journal.segments import Damage, name_of
+from gateway.storage.journal.segments import Damage, frame, name_of
 from gateway.storage.journal.spool import Reports
 from gateway.storage.memory import MemoryCounters
 from gateway.storage.writing import Entry
@@ -96,6 +96,7 @@ class House:
             keeper_reports=KeeperReports(
                 lambda path, damage: log.append(("damaged", Path(path).parent.name, damage)),
                 lambda writer, ended, reconciled: log.append(("adopted", writer, ended, reconciled)),
+                lambda writer, damage: log.append(("torn", writer, damage.length)),
             ),
             epoch_s=lambda: NOW_S, tasks=self._tasks,
         )  # fmt: skip
@@ -238,6 +239,41 @@ async def test_a_damaged_file(house: House) -> None:
     assert (place, damage.is_tail) == (QUARANTINE, False)
     assert isinstance(damage, Damage)
     assert [path.name for path in house.root.iterdir()] == [QUARANTINE]
+
+
+async def test_a_torn_tail(house: House) -> None:
+    """A record that a killed process had not come to the end of is no damage: no copy is kept, nobody is alarmed."""
+    dead = house.keeper()
+    for number in range(5):
+        await serve(dead, f"r{number}")
+    await house.dies(dead)
+    with (dead.spool.home.path / name_of(1)).open("ab") as file:
+        file.write(frame(bytes(300))[:200])
+
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(5)
+    await other.close(SOON_S)
+
+    assert [line for line in house.log if line[0] in ("damaged", "torn")] == [("torn", "writer-1", 200)]
+    assert [*house.root.iterdir()] == []
+
+
+async def test_a_torn_file_that_others_follow(house: House) -> None:
+    """In the middle of a journal it is damage: a process goes on in a new file only after a disk that failed."""
+    dead = house.keeper()
+    await serve(dead, "r0")
+    await house.dies(dead)
+    whole = (dead.spool.home.path / name_of(1)).read_bytes()
+    (dead.spool.home.path / name_of(1)).write_bytes(whole + frame(bytes(300))[:200])
+    (dead.spool.home.path / name_of(2)).write_bytes(whole)
+
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(1)
+    await other.close(SOON_S)
+
+    assert [line[0] for line in house.log if line[0] in ("damaged", "torn")] == ["damaged"]
 
 
 async def test_an_end_that_cannot_wait(house: House) -> None:

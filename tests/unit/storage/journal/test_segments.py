@@ -42,7 +42,7 @@ def test_every_prefix() -> None:
         found = list(scan(WHOLE[:length]))
         assert records(WHOLE[:length]) == [*RECORDS[: max(whole, 0)]]
         tears = [one for one in found if isinstance(one, Damage)]
-        assert all(tear.is_tail for tear in tears)
+        assert all(tear.is_tail and tear.is_torn for tear in tears)
         assert bool(tears) == (length not in (0, *ends))
 
 
@@ -54,7 +54,9 @@ def test_every_flipped_byte() -> None:
         found = list(scan(bytes(data)))
         hit = next(n for n in range(len(FRAMES)) if position < len(HEADER) + sum(map(len, FRAMES[: n + 1])))
         assert records(bytes(data)) == [record for n, record in enumerate(RECORDS) if n != hit]
-        assert sum(isinstance(one, Damage) for one in found) == 1
+        (damage,) = [one for one in found if isinstance(one, Damage)]
+        is_length = position - (len(WHOLE) - len(FRAMES[-1])) in range(4)  # the last one's, which may be beyond the end
+        assert is_length or not damage.is_torn
 
 
 @pytest.mark.parametrize("bit", range(8))
