@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Report = Callable[[str, BaseException], None]
 
+TURNS = 4  # parts of a patience
+# What is here already may wait behind the last timer in one turn of a busy loop.
+LAST_LOOK_S = 0.005
 CANCEL_GRACE_S = 0.5  # a task that was cancelled has cleaned up within one turn of the loop, or it never will
 
 
@@ -44,6 +47,36 @@ async def together(steps: Iterable[Callable[[], Awaitable[T]]], *, at_once: int)
             for task in left:
                 task.cancelled() or task.exception()  # seen: it failed while it was cancelled
     return [task.result() for task in failed or tasks]
+
+
+class Patience:
+    """
+    Calls *then* when *seconds* have passed in which this loop was there to see what comes, unless it is cancelled.
+
+    While the loop is held up, by a callback or by a machine that is busy with others, a timer goes on; nothing is read
+    meanwhile, and nothing written. So the time is waited for in parts: each of them, however late its end is noticed,
+    counts for no more than itself, and between any two the loop has looked.
+    """
+
+    __slots__ = ("_left", "_loop", "_part_s", "_then", "_timer")
+
+    def __init__(self, seconds: float, then: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._part_s = seconds / TURNS
+        self._left = TURNS
+        self._then = then
+        self._timer = self._loop.call_later(self._part_s, self._turn)
+
+    def cancel(self) -> None:
+        """Have nothing called any more."""
+        self._timer.cancel()
+
+    def _turn(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            self._then()
+        else:
+            self._timer = self._loop.call_later(self._part_s if self._left else LAST_LOOK_S, self._turn)
 
 
 class Tasks:

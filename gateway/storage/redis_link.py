@@ -12,15 +12,16 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import hiredis
 from redis.asyncio.connection import parse_url
 
+from gateway.aio import Patience
+
 Word = str | bytes | int
-# A reply that is here already may wait behind the timer in one turn of a busy loop: that is no silence of Redis.
-_GRACE_S = 0.005
 
 
 class RedisFailed(Exception):
@@ -76,17 +77,17 @@ class Link(asyncio.Protocol):
 
     async def ask(self, *words: Word, timeout_s: float) -> Any:
         """
-        The reply to a command, within *timeout_s*.
+        The reply to a command, within *timeout_s* of its silence: what this loop was held up for does not count.
 
         Raises:
             RedisFailed: It did not come in time, or is an error.
         """
         future = self.send(*words)
-        timer = self._loop.call_later(timeout_s, self._late, future)
+        patience = Patience(timeout_s, partial(_give_up, future))
         try:
             return await future
         finally:
-            timer.cancel()
+            patience.cancel()
 
     def close(self) -> None:
         """Drop the connection; whoever waits is told. Calling it again changes nothing."""
@@ -119,9 +120,6 @@ class Link(asyncio.Protocol):
         out, self._out = self._out, []
         if out and self._transport is not None and not self._is_lost:
             self._transport.write(b"".join(out))
-
-    def _late(self, future: asyncio.Future[Any]) -> None:
-        self._loop.call_later(_GRACE_S, _give_up, future)
 
     def _lose(self) -> None:
         if self._is_lost:

@@ -23,7 +23,8 @@ TICK_S = 2.0  # between two looks at the epoch: well within the default of `rejo
 AGAIN_S = 0.05  # after a failure: three in a row tell within half a second, without a call, that Redis is away
 RETRY_S = 0.5  # between two attempts to connect; calls do not wait for them
 CONNECT_S = 1.0  # a handshake with TLS to another region takes some 0.3 s
-STRIKES = 3  # failures in a row before Redis is not waited for any more
+# Failures in a row before Redis is not waited for any more; those of commands that waited at the same time are one.
+STRIKES = 3
 AT_ONCE = 200  # requests that one renewal names: some 0.3 ms of Redis's time
 # What was settled is told again after a loss of the counters, for as long as its row may not be in the database yet.
 REMEMBERED_S = 60.0
@@ -89,7 +90,7 @@ class Upkeep:
         self._link: Link | None = None
         self._epoch = 0
         self._is_stale = False  # another epoch was seen, and what this process holds is not known there
-        self._strikes = 0
+        self._strikes, self._struck_s = 0, 0.0
         self._blind_since_s: float | None = None
         self._renewed_s = 0.0
         self._settled: OrderedDict[str, tuple[Open, Spent, float]] = OrderedDict()
@@ -158,10 +159,11 @@ class Upkeep:
 
     async def _step(self, link: Link, step: list[Word]) -> Any:
         """As `ask`, also while a new connection is not for everybody yet."""
+        asked_s = _now_s()
         try:
             reply = await self._ask(link, step)
         except RedisFailed as exc:
-            self._strike(link, exc)
+            self._strike(link, exc, asked_s)
             raise
         self._strikes = 0
         return reply
@@ -186,14 +188,16 @@ class Upkeep:
             await link.ask("SCRIPT", "LOAD", redis_script.script(), timeout_s=timeout_s)
             return await link.ask(*words, timeout_s=timeout_s)
 
-    def _strike(self, link: Link, exc: RedisFailed) -> None:
+    def _strike(self, link: Link, exc: RedisFailed, asked_s: float) -> None:
         self._observer.failed(exc.code)
-        if link is not self._link:
+        if link is not self._link or asked_s < self._struck_s:
             return
-        self._strikes += 1
+        self._strikes, self._struck_s = self._strikes + 1, _now_s()
         if self._strikes >= STRIKES:
             self._give_up(exc)
             self._wake.set()
+        elif self._strikes == 1:
+            self._wake.set()  # to ask again without waiting for a call
 
     def _give_up(self, exc: RedisFailed) -> None:
         """Go blind, until a new connection has done a first step."""
@@ -269,12 +273,13 @@ class Upkeep:
         The server's own name for this run of it: another one under the same address is a replica that was promoted, and
         may lack the last second. "" where it is not told.
         """
+        asked_s = _now_s()
         try:
             text = str(await link.ask("INFO", "server", timeout_s=self._rules.timeout_s))
         except RedisFailed as exc:
             if exc.is_reply:
                 return ""
-            self._strike(link, exc)
+            self._strike(link, exc, asked_s)
             raise
         return next((line.partition(":")[2] for line in text.splitlines() if line.startswith("run_id:")), "")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from functools import partial
 
 import pytest
 
 from gateway import aio
-from gateway.aio import Tasks, together
+from gateway.aio import Patience, Tasks, together
 
 Reports = list[tuple[str, BaseException]]
 
@@ -202,3 +203,29 @@ async def test_together_leaves_nothing_behind(leaves: bool) -> None:
 
     assert ended == [1, 2]
     assert waiting.cancelled() if leaves else isinstance(waiting.exception(), KeyError)
+
+
+async def test_patience_ends() -> None:
+    """Where nothing comes, it is over after its time, and a cancelled one is not over at all."""
+    loop, over = asyncio.get_running_loop(), list[float]()
+    begun_s = loop.time()
+    Patience(0.04, lambda: over.append(loop.time() - begun_s))
+    Patience(0.04, lambda: over.append(-1.0)).cancel()
+
+    await asyncio.sleep(0.2)
+
+    assert len(over) == 1
+    assert over[0] >= 0.04
+
+
+async def test_patience_outlasts_our_own_lag() -> None:
+    """What the loop was held up for is not counted as silence of others."""
+    over: list[bool] = []
+    patience = Patience(0.1, lambda: over.append(True))
+
+    await asyncio.sleep(0)
+    time.sleep(0.3)  # noqa: ASYNC251 - as a busy machine does
+    await asyncio.sleep(0.02)
+    patience.cancel()
+
+    assert over == []
