@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -132,6 +132,10 @@ class Counters(Protocol):
     def settle(self, request_id: str, spent: Spent) -> None:
         """Give the place of *request_id* back and book *spent* for what was held. Never blocks, never raises; a second
         call changes nothing."""
+
+    def written(self, request_ids: Iterable[str]) -> None:
+        """What these have spent is in the ledger now, from where lost counters are loaded; what was settled and is not
+        has to be told to them again. Never blocks, never raises."""
 
     def standing(self, key: Key) -> Limits:
         """Where *key* stood last, as far as this process has seen: for answers to what was never admitted."""

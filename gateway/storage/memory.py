@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gateway.core.accounts import Key, Scope
 from gateway.core.credentials import digest_of
@@ -112,6 +112,9 @@ class MemoryCounters:
         open_ = self._open.pop(request_id, None)
         if open_ is not None:
             self._machine.settle(open_, spent, self._now_ms())
+
+    def written(self, request_ids: Iterable[str]) -> None:
+        """Nothing: these counters are lost only with all that was settled in them."""
 
     def standing(self, key: Key) -> Limits:
         limits = self._entitlements.of(key, None)

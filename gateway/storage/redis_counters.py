@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from msgspec.structs import replace
@@ -111,6 +111,10 @@ class RedisCounters:
         open_ = self._upkeep.settle(request_id, spent)
         if self._local is not None:
             self._local.settle(open_, spent, self._now_ms())
+
+    def written(self, request_ids: Iterable[str]) -> None:
+        """See the port."""
+        self._upkeep.written(request_ids)
 
     def standing(self, key: Key) -> Limits:
         """Where *key* stood last in this process; all of its rate where its minute is over or it was not seen."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,9 @@ CONNECT_S = 1.0  # a handshake with TLS to another region takes some 0.3 s
 # Failures in a row before Redis is not waited for any more; those of commands that waited at the same time are one.
 STRIKES = 3
 AT_ONCE = 200  # requests that one renewal names: some 0.3 ms of Redis's time
-# What was settled is told again after a loss of the counters, for as long as its row may not be in the database yet.
+# What was settled is told again after a loss of the counters: all that the database does not have yet, however long it
+# is away, and what it has been given of late, for who loads a counter may have read it before. Counters loaded from
+# there know what is told twice by its id for two minutes (`spending.RECENT_MS`).
 REMEMBERED_S = 60.0
 MOST_REMEMBERED = 100_000  # settlements of some 0.5 KB; beyond, the oldest are taken to be in the database
 LAST_WORDS_S = 0.5  # for settlements on their way when the process ends; without them holds wait for `hold_s`
@@ -93,7 +95,8 @@ class Upkeep:
         self._strikes, self._struck_s = 0, 0.0
         self._blind_since_s: float | None = None
         self._renewed_s = 0.0
-        self._settled: OrderedDict[str, tuple[Open, Spent, float]] = OrderedDict()
+        self._unwritten: OrderedDict[str, Settled] = OrderedDict()
+        self._settled: OrderedDict[str, tuple[Settled, float]] = OrderedDict()  # and until when to remember them
         self._unsent: deque[Settled] = deque(maxlen=MOST_REMEMBERED)
         self._sending: set[asyncio.Future[Any]] = set()
         self._wake = asyncio.Event()
@@ -263,8 +266,8 @@ class Upkeep:
         if self._is_stale:
             self._is_stale, is_new = False, int(epoch) != self._epoch
             self._epoch = int(epoch)
-            for open_, spent, _ in list(self._settled.values()) if is_new else ():
-                self._send(open_, spent)
+            if is_new:
+                await self._tell_again()
         self._resend()
         self._forget(now_s)
 
@@ -292,6 +295,14 @@ class Upkeep:
                 if open_.parts and open_.request_id in missing and open_.request_id in self.open:
                     link.send(*redis_script.evalsha(redis_script.register(open_, rules.hold_ms)))
 
+    async def _tell_again(self) -> None:
+        """All that is remembered, in parts: others want to be served meanwhile."""
+        remembered = [*self._unwritten.values(), *[one for one, _ in self._settled.values()]]
+        for start in range(0, len(remembered), AT_ONCE):
+            for open_, spent in remembered[start : start + AT_ONCE]:
+                self._send(open_, spent)
+            await asyncio.sleep(0)
+
     # -- settling --
 
     def settle(self, request_id: str, spent: Spent) -> Open:
@@ -300,10 +311,20 @@ class Upkeep:
         if open_ is None:
             open_ = Open(request_id)
         elif open_.parts:
-            self._settled[request_id] = open_, spent, _now_s() + REMEMBERED_S
+            self._unwritten[request_id] = open_, spent
+            if len(self._unwritten) > MOST_REMEMBERED:
+                self._unwritten.popitem(last=False)
         if not self.is_blind or open_.parts or open_.epoch >= 0:  # else it was let in while Redis was away
             self._send(open_, spent)
         return open_
+
+    def written(self, request_ids: Iterable[str]) -> None:
+        """The database has them, or never will: they need not be remembered for long."""
+        until_s = _now_s() + REMEMBERED_S
+        for request_id in request_ids:
+            one = self._unwritten.pop(request_id, None)
+            if one is not None:
+                self._settled[request_id] = one, until_s
 
     def undo(self, open_: Open) -> None:
         """Give back what a step may have taken whose reply nobody has seen."""
@@ -331,7 +352,7 @@ class Upkeep:
 
     def _forget(self, now_s: float) -> None:
         settled = self._settled
-        while settled and (len(settled) > MOST_REMEMBERED or next(iter(settled.values()))[2] <= now_s):
+        while settled and (len(settled) > MOST_REMEMBERED or next(iter(settled.values()))[1] <= now_s):
             settled.popitem(last=False)
 
 

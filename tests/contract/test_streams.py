@@ -61,7 +61,7 @@ async def stop(keeper: StreamKeeper) -> None:
 
 
 async def test_drained(house: House) -> None:
-    """Calls reach the database, and nothing of them is left in Redis."""
+    """Calls reach the database, of which counters hear, and nothing of them is left in Redis."""
     keeper = house.keeper("one")
     keeper.start()
 
@@ -72,6 +72,7 @@ async def test_drained(house: House) -> None:
     await keeper.close(SOON_S)
 
     assert sorted(house.shelf.order) == sorted(f"r{number}" for number in range(50))
+    assert house.counters.known == house.shelf.order
     assert house.redis.keys() == []
 
 

@@ -24,6 +24,14 @@ from tests.support.provider import FakeProvider
 from tests.support.redis import Redis, server
 
 TEN_CALLS = "0.0052"  # of those of `tests.wire.test_limits`, each of which holds some 0.00051
+FOUR_CALLS = "0.0022"
+# The real command, in a hurry to forget what the database has.
+FORGETFUL = """
+import gateway.__main__, gateway.storage.redis_upkeep as upkeep
+
+upkeep.REMEMBERED_S = 0.5
+gateway.__main__.main()
+"""
 Keys = dict[str, dict[str, Any]]
 LONG = {"idle_s": 60, "first_token_s": 60, "non_stream_s": 60}
 PATIENT: Config = {"server": {"first_byte_s": 60, "header_s": 60, "body_s": 60}, "stream": LONG}
@@ -305,6 +313,32 @@ async def test_counters_equal_the_ledger_after_a_flush_under_load(tmp_path: Path
         (budget,) = [row for row in told if row["limit"] == "usd_total"]
         assert (budget["scope"], budget["held"], budget["resets_at"]) == ("tenant", "0.000000", None)
         assert Decimal(budget["used"]) * 10**9 == ledger_of(tmp_path)
+
+
+async def test_what_the_database_does_not_have_is_told_again(tmp_path: Path, redis: Redis) -> None:
+    """A flush while no row can be written, for longer than the rest is remembered: nothing is forgotten."""
+    async with FakeProvider() as provider:
+        config = limited(provider.base_url, await tables(tmp_path), {"mine": {"budget_usd": FOUR_CALLS}}, redis.url)
+        async with Gateway(config, flags=PLAIN, command=("-c", FORGETFUL, "serve")) as gateway:
+            provider.script("m", [json_answer("Hi", (7, 50))])
+            it = Scene(provider, [gateway])
+            with closing(sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)) as holder:
+                assert (await it.ask()).status == 200
+                holder.execute("BEGIN IMMEDIATE")  # who reads can
+                assert [(await it.ask()).status for _ in range(3)] == [200] * 3
+                await gateway.logged("ledger.delayed", within_s=20)
+                await asyncio.sleep(3)  # past the horizon, and past the tick that would forget
+                redis.flush()
+                during = (await it.ask()).status
+                holder.execute("ROLLBACK")
+            await gateway.logged("ledger.caught_up", within_s=20)
+            await asyncio.sleep(3)
+            redis.flush()
+            after = (await it.ask()).status
+            used = counters_of(redis, ":month")
+
+    assert (during, after, len(provider.requests)) == (402, 402, 4)
+    assert used == (ledger_of(tmp_path), 0)
 
 
 def ledger_of(folder: Path) -> int:

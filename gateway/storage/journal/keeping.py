@@ -170,6 +170,7 @@ class SpoolKeeper:
             entries = [Entry(receipt, home.writer) for receipt in _ends(piece)]
             self._oldest_ms = entries[0].receipt.settled_ms if entries else None
             await self._carrier.carry(entries)
+            self._counters.written([entry.receipt.request_id for entry in entries])
             self._carried += len(entries)
             self._oldest_ms = None
             await _in_thread(_remove_before, home.path, piece.segment)

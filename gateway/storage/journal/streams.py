@@ -306,6 +306,7 @@ class StreamKeeper:
             entries = [Entry(receipt, rules.writer) for receipt in _ends(found)]
             self._oldest_ms = entries[0].receipt.settled_ms if entries else None
             await self._carrier.carry(entries)
+            self._counters.written([entry.receipt.request_id for entry in entries])
             self._carried += len(entries)
             self._oldest_ms = None
             self._read_to = found[-1][0]

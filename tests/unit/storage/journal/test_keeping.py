@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,13 @@ class Counters(MemoryCounters):
     def __init__(self) -> None:
         super().__init__(lambda: NOW_S)
         self.settled: dict[str, Spent] = {}
+        self.known: list[str] = []
 
     def settle(self, request_id: str, spent: Spent) -> None:
         self.settled[request_id] = spent
+
+    def written(self, request_ids: Iterable[str]) -> None:
+        self.known.extend(request_ids)
 
 
 class House:
@@ -202,6 +206,23 @@ async def test_taking_over(house: House) -> None:
     assert {name: entry.writer for name, entry in house.shelf.entries.items()} == dict.fromkeys(settled, "writer-1")
     assert ("adopted", "writer-1", 1, 3) in house.log
     assert list(house.root.iterdir()) == []
+
+
+async def test_counters_hear_what_the_database_has(house: House) -> None:
+    """Not before it has it: until then lost counters have to be told of it again."""
+    house.shelf.is_away = True
+    keeper = house.keeper()
+    keeper.start()
+    await serve(keeper, "r1")
+    await serve(keeper, "r2")
+    await asyncio.sleep(0.3)  # longer than the drain waits for company
+
+    before = [*house.counters.known]
+    house.shelf.is_away = False
+    await house.shelf.has(2)
+    await keeper.close(SOON_S)
+
+    assert (before, house.counters.known) == ([], ["r1", "r2"])
 
 
 async def test_old_ends_are_not_counted_again(house: House) -> None:
