@@ -96,6 +96,7 @@ class MetricsRecorder:
         self._dropped = counter("gateway_log_lines_dropped", "Log lines lost because the output was not read.")
         self._buried = counter("gateway_dead_letters", "Exchanges that the database refused for what is in them.")
         self._reconciled = counter("gateway_reconciled", "Exchanges that were brought to an end for a dead process.")
+        self._admissions = counter("gateway_admissions", "Decisions by a key's limits.", "verdict")
         self._limits_failed = counter("gateway_limits_failures", "Failures of the shared counters.", "code")
         self._limits_blind = counter("gateway_limits_blind_seconds", "Time without the shared counters, once over.")
         self._tokens = counter("gateway_usage_tokens", "Tokens by kind.", "kind")
@@ -184,6 +185,10 @@ class MetricsRecorder:
 
     def credential_refused(self, provider: str) -> None:
         self._refused.labels(provider).inc()
+
+    def decided(self, verdict: str) -> None:
+        """A call was `admitted`, or a limit was met (`core.ports.Met`)."""
+        self._add(self._admissions, verdict)
 
     def limits_failed(self, code: str) -> None:
         """A command to the shared counters had no good reply: the first word of the error, `timeout` or `lost`."""

@@ -73,17 +73,23 @@ class Admitted(Struct, frozen=True, gc=False):
     granted_weighted: int = 0
 
 
+# Which limit was met; `blind`: they cannot be told.
+Met = Literal["rpm", "tpm", "inflight", "budget", "allowance", "blind"]
+
+
 class Refused(Struct, frozen=True, gc=False):
     """The key is over a limit, or its limits cannot be told; nothing is held.
 
     Attributes:
         limit: The one that was met, for the message, such as `3 requests per minute` or `0.50 USD per month`.
+        met: The same as a word of ours.
     """
 
     kind: ErrorKind
     retry_after_s: float | None
     limits: Limits
     limit: str = ""
+    met: Met = "blind"
 
 
 class Keys(Protocol):

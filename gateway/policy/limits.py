@@ -14,7 +14,7 @@ from gateway.core.errors import (
 )
 from gateway.core.exchange import Limits
 from gateway.core.money import format_nano
-from gateway.core.ports import Admitted, Refused
+from gateway.core.ports import Admitted, Met, Refused
 from gateway.policy.entitlement import Account, Entitlement
 from gateway.policy.periods import end_ms
 from gateway.policy.rates import MINUTE_MS
@@ -33,10 +33,11 @@ def answer(verdict: Verdict, limits: Entitlement, whole: Entitlement) -> Admitte
     if verdict.step == "admitted":
         return Admitted(shown, verdict.at_ms / 1000, verdict.money, verdict.weighted)
     if verdict.step == "account":
-        return Refused(BUDGET_EXCEEDED, None, shown, whole.accounts[verdict.place].words)
-    kind, words = _met(verdict.step, whole)
+        account = whole.accounts[verdict.place]
+        return Refused(BUDGET_EXCEEDED, None, shown, account.words, "budget" if account.is_money else "allowance")
+    kind, words, met = _met(verdict.step, whole)
     retry_s = verdict.retry_ms / 1000 if verdict.retry_ms else None
-    return Refused(kind, retry_s if retry_s is not None else kind.retry_after_s, shown, words)
+    return Refused(kind, retry_s if retry_s is not None else kind.retry_after_s, shown, words, met)
 
 
 def limits_of(
@@ -82,13 +83,13 @@ def _unseen(limits: Entitlement) -> Limits:
     return Limits(rpm=limits.rate.rpm if limits.rate else None, tpm=limits.tpm, is_blind=True)
 
 
-def _met(step: Step, limits: Entitlement) -> tuple[ErrorKind, str]:
+def _met(step: Step, limits: Entitlement) -> tuple[ErrorKind, str, Met]:
     if step == "tpm":
-        return TOKEN_LIMIT_EXCEEDED, f"{limits.tpm} tokens per minute"
+        return TOKEN_LIMIT_EXCEEDED, f"{limits.tpm} tokens per minute", "tpm"
     if step == "inflight":
-        return INFLIGHT_CAP, f"{limits.inflight} at once"
+        return INFLIGHT_CAP, f"{limits.inflight} at once", "inflight"
     assert limits.rate is not None, "nothing else has a minute"
-    return RATE_LIMIT_EXCEEDED, f"{limits.rate.rpm} per minute"
+    return RATE_LIMIT_EXCEEDED, f"{limits.rate.rpm} per minute", "rpm"
 
 
 def usage(limits: Entitlement, standing: Standing, at_ms: int) -> dict[str, object]:

@@ -60,6 +60,17 @@ def test_receipt_is_counted() -> None:
     assert {name: found.get(name) for name in expected} == expected
 
 
+def test_admissions_are_counted() -> None:
+    """By verdict, and poured with the rest."""
+    metrics = MetricsRecorder()
+    for verdict in ("admitted", "admitted", "budget"):
+        metrics.decided(verdict)
+    found = samples(shown(metrics))
+
+    assert found["gateway_admissions_total{verdict=admitted}"] == 2
+    assert found["gateway_admissions_total{verdict=budget}"] == 1
+
+
 def test_refused_request_has_no_times() -> None:
     """A request that never reached a provider is counted, and distorts no distribution."""
     metrics = MetricsRecorder()

@@ -265,6 +265,32 @@ async def test_places_of_a_killed_process_are_free_in_time(tmp_path: Path, redis
         assert free_s < 10
 
 
+async def test_admissions_are_counted_by_verdict(tmp_path: Path, redis: Redis) -> None:
+    """One call for each limit, and three that are let in, are in `/metrics` as such."""
+    keys: Keys = {
+        "mine": {"rpm": 1},
+        "tokens": {"tpm": 100},
+        "poor": {"budget_usd": "0"},
+        "planned": {"weighted_tokens_per_month": 1},
+        "place": {"inflight": 1},
+    }
+    async with scene(tmp_path, redis.url, keys, **FAST) as it:
+        asked = [(await it.ask(name=name)).status for name in ("mine", "mine", "tokens", "tokens", "poor", "planned")]
+        it.provider.script("m", [head(), R(), T("a"), HANG])
+        async with it.client(0, "place").stream(CHAT, call(stream=True)):
+            asked.append((await it.ask(name="place")).status)
+        redis.stop()
+        await it.gateways[0].logged("limits.blind", within_s=15)
+        asked.append((await it.ask(name="poor")).status)
+        await asyncio.sleep(1.2)  # they are poured once a second
+        metrics = await it.gateways[0].metrics()
+
+    found = [sample for sample in metrics.samples if sample.name == "gateway_admissions_total"]
+    ones = dict.fromkeys(("rpm", "tpm", "inflight", "budget", "allowance", "blind"), 1)
+    assert asked == [200, 429, 200, 429, 402, 402, 429, 503]
+    assert {sample.labels["verdict"]: sample.value for sample in found} == {"admitted": 3, **ones}
+
+
 def counters_of(redis: Redis, name: str) -> tuple[int, int]:
     """Nano-USD used and held of the budget that has *name* in its own."""
     everything = redis.keys()

@@ -8,7 +8,7 @@ costs work as well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.core.accounts import Key, Tier
@@ -44,20 +44,32 @@ class AdmissionRules:
     assumed_output_tokens: int = 4096
 
 
-class Admit:
-    """Takes from the key's limits all that the call may come to, or refuses it."""
+def _nobody(verdict: str) -> None:
+    """Counts nothing."""
 
-    def __init__(self, counters: Counters, clock: Clock, rules: AdmissionRules) -> None:
+
+class Admit:
+    """
+    Takes from the key's limits all that the call may come to, or refuses it.
+
+    Args:
+        decided: Called with each verdict: `admitted`, or the limit that was met.
+    """
+
+    def __init__(
+        self, counters: Counters, clock: Clock, rules: AdmissionRules, decided: Callable[[str], None] = _nobody
+    ) -> None:
         self._counters = counters
         self._clock = clock
         self._rules = rules
+        self._decided = decided
         self._weights = tuple([rules.modes[mode] for mode in ANSWERED])
 
     async def admit(self, exchange: Exchange) -> Answer | None:
         """Let *exchange* pass. Raises GatewayError when the key is over a limit."""
         if exchange.call.task == "count":
             key = Key(f"{exchange.key.id}#count", exchange.key.tenant, COUNTING)
-            _pass(await self._counters.admit(Order(key, exchange.request_id)))
+            self._pass(await self._counters.admit(Order(key, exchange.request_id)))
             return None
         model = exchange.model
         if model is not None:
@@ -68,7 +80,7 @@ class Admit:
             case = await self._worst_case(exchange, model)
         verdict = await self._counters.admit(self._order(exchange, case))
         exchange.limits = verdict.limits
-        admitted = _pass(verdict)
+        admitted = self._pass(verdict)
         exchange.admitted_s = admitted.at_s
         if case is not None:
             self._grant(exchange, case, admitted)
@@ -120,15 +132,16 @@ class Admit:
             weighted = admitted.granted_weighted if _is_capped(key.tier) else None
             exchange.stop_tokens = case.stop_at(exchange.granted_nano_usd, weighted)
 
-
-def _pass(verdict: Admitted | Refused) -> Admitted:
-    """*verdict*, or the error that it is: with the limit that was met, the whole key's, not a worker's part."""
-    if isinstance(verdict, Admitted):
-        return verdict
-    message = verdict.kind.message
-    if verdict.limit:
-        message = f"{message.removesuffix('.')}; its limit is {verdict.limit}."
-    raise GatewayError(verdict.kind, message, retry_after_s=verdict.retry_after_s)
+    def _pass(self, verdict: Admitted | Refused) -> Admitted:
+        """*verdict*, or the error that it is: with the limit that was met, the whole key's, not a worker's part."""
+        if isinstance(verdict, Admitted):
+            self._decided("admitted")
+            return verdict
+        self._decided(verdict.met)
+        message = verdict.kind.message
+        if verdict.limit:
+            message = f"{message.removesuffix('.')}; its limit is {verdict.limit}."
+        raise GatewayError(verdict.kind, message, retry_after_s=verdict.retry_after_s)
 
 
 def _draws(key: Key) -> bool:

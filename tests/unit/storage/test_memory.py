@@ -73,7 +73,7 @@ async def test_rpm_is_counted_down_and_refused(clock: Clock) -> None:
     assert [first, second, third, fourth] == [
         Admitted(Limits(2, 1), 1000.0),
         Admitted(Limits(2, 0), 1015.0),
-        Refused(RATE_LIMIT_EXCEEDED, 45.0, Limits(2, 0), "2 per minute"),
+        Refused(RATE_LIMIT_EXCEEDED, 45.0, Limits(2, 0), "2 per minute", "rpm"),
         Admitted(Limits(2, 1), 1060.0),
     ]
 
@@ -86,7 +86,10 @@ async def test_inflight_refusal_spends_nothing(clock: Clock) -> None:
     counters.settle("r1", Spent())
     admitted = await counters.admit(Order(mine, "r2"))
 
-    assert [refused, admitted] == [Refused(INFLIGHT_CAP, 1, Limits(5, 4), "1 at once"), Admitted(Limits(5, 3), 1000.0)]
+    assert [refused, admitted] == [
+        Refused(INFLIGHT_CAP, 1, Limits(5, 4), "1 at once", "inflight"),
+        Admitted(Limits(5, 3), 1000.0),
+    ]
 
 
 async def test_no_limits(clock: Clock) -> None:
@@ -236,5 +239,5 @@ async def test_open_stores(clock: Clock, tmp_path: Path) -> None:
     assert mine == key(rpm=4)
     assert [await stores.counters.admit(Order(mine, "r1")), await stores.counters.admit(Order(mine, "r2"))] == [
         Admitted(Limits(4, 0), 1000.0),
-        Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0), "4 per minute"),
+        Refused(RATE_LIMIT_EXCEEDED, 60.0, Limits(4, 0), "4 per minute", "rpm"),
     ]
