@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,15 @@ from tests.support.config import standard
 from tests.support.crashing import POINTS
 from tests.support.frames import chat
 from tests.support.gateway import CHAT, PLAIN, Gateway
+from tests.support.limits import tables
 from tests.support.notation import DONE, FIN, R, T, U
 from tests.support.provider import FakeProvider
 from tests.support.rows import Ledger, Row
 from tests.support.stage import Act
 
+# The processes of most points are shared, so they stay together; a busy machine starts one in ten seconds.
+pytestmark = [pytest.mark.xdist_group("crash_points"), pytest.mark.timeout(300)]
+AT_ONCE = 2  # a start is seconds of a core
 PROMPT, TOKENS = 9, 4
 ANSWER: Sequence[Act | bytes] = [  # apart, so that each is a read of its own
     R(), T("One "), Pause(50), T("two "), Pause(50), T("three "), Pause(50), T("four"), FIN(), U(PROMPT, TOKENS),
@@ -48,29 +53,68 @@ ENDS: dict[str, tuple[set[str], range]] = {
     "after_settle_record": ({"settled"}, range(TOKENS, TOKENS + 1)),
     "mid_batch": ({"settled"}, range(TOKENS, TOKENS + 1)),
     "after_batch": ({"settled"}, range(TOKENS, TOKENS + 1)),
-    # At the first look into the journal, when the call may be under way or over.
-    "before_letting_go": ({"settled", "reconciled"}, range(TOKENS + 1)),
+    "before_letting_go": ({"settled"}, range(TOKENS, TOKENS + 1)),
 }
 
 
 async def die_at(point: str, config: dict[str, Any]) -> None:
-    """One call of a gateway that dies at *point*."""
+    """One call, of the session *point*, of a gateway that dies at *point*."""
     command = ("-m", "tests.support.crashing", point, "serve")
     async with Gateway(config, flags=PLAIN, command=command) as gateway:
         gateway.expected_exit = -signal.SIGKILL
         with contextlib.suppress(ConnectionError):
-            await gateway.client().request("POST", CHAT, chat("m"))
+            await gateway.client(anoman_session_id=point).request("POST", CHAT, chat("m"))
         await gateway.exit_code()
-
-
-async def recover(config: dict[str, Any]) -> None:
-    """A gateway that brings everything to its end, and goes."""
-    async with Gateway(config, flags=PLAIN) as gateway:
-        await gateway.logged("ledger.adopted", within_s=20)
 
 
 def owed(row: Row) -> int:
     return int(row["prompt_tokens"] * PRICE[0] + row["completion_tokens"] * PRICE[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What is there when one process has taken over from all that have died, each at its point.
+
+    Attributes:
+        asked: How many requests the provider had, by point.
+    """
+
+    books: Ledger
+    asked: Mapping[str, int]
+
+    def rows(self, table: str, point: str, where: str = "1") -> list[Row]:
+        """The rows of the calls of *point*; what never was in the ledger has none."""
+        theirs = "request_id IN (SELECT request_id FROM traces WHERE session_id = ?)"
+        return self.books.rows(table, f"{where} AND {theirs}", point)
+
+
+async def die_everywhere(folder: Path) -> Aftermath:
+    """Each with a journal and a provider of its own, and all with one database: what remains is taken over at once."""
+    await tables(folder)
+    books, asked, turn = Ledger(folder), dict[str, int](), asyncio.Semaphore(AT_ONCE)
+    books.spool.mkdir()
+
+    async def die(point: str) -> None:
+        own = Ledger(folder / point)
+        sections = books.sections | {"ledger": own.sections["ledger"]}
+        async with turn, FakeProvider() as provider:
+            provider.script("m", [*ANSWER])
+            await die_at(point, standard(provider.base_url, **sections))
+            asked[point] = len(provider.requests)
+        (journal,) = own.journals
+        journal.rename(books.spool / journal.name)
+
+    async with asyncio.TaskGroup() as deaths:
+        for point in ENDS:
+            deaths.create_task(die(point))
+    async with Gateway(standard("http://127.0.0.1:9", **books.sections), flags=PLAIN) as gateway:
+        await gateway.logged("ledger.adopted", len(ENDS), within_s=20)
+    return Aftermath(books, asked)
+
+
+@pytest.fixture(scope="module")
+def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
+    return asyncio.run(die_everywhere(tmp_path_factory.mktemp("crashes")))
 
 
 def test_every_point_is_tried() -> None:
@@ -79,25 +123,25 @@ def test_every_point_is_tried() -> None:
 
 
 @pytest.mark.parametrize("point", ENDS)
-async def test_dies_at(point: str, tmp_path: Path) -> None:
+def test_dies_at(point: str, aftermath: Aftermath) -> None:
     """Wherever the process dies, the call has one end, one trace, and is not charged for more than there was."""
-    books, (states, tokens) = Ledger(tmp_path), ENDS[point]
-    async with FakeProvider() as provider:
-        provider.script("m", [*ANSWER])
-        config = standard(provider.base_url, **books.sections)
+    states, tokens = ENDS[point]
+    charges = aftermath.rows("ledger", point, "kind = 'charge'")
 
-        await die_at(point, config)
-        await recover(config)
-        asked = len(provider.requests)
-
-    charges, costs = books.rows("ledger", "kind = 'charge'"), books.rows("ledger", "kind = 'cost'")
-    assert {row["state"] for row in charges} <= states
-    assert len(charges) == len(books.rows("traces")) == (1 if states else 0)
-    assert len(costs) == asked
-    assert books.rows("ledger", "kind = 'correction'") == []
+    assert {row["state"] for row in charges} == states
+    assert len(charges) == len(aftermath.rows("traces", point)) == (1 if states else 0)
+    assert len(aftermath.rows("ledger", point, "kind = 'cost'")) == aftermath.asked[point]
     assert all(row["completion_tokens"] in tokens and row["prompt_tokens"] <= PROMPT for row in charges)
     assert all(row["cost_nano_usd"] in (0, owed(row)) for row in charges)
-    assert books.journals == []
+
+
+def test_nothing_else_is_there(aftermath: Aftermath) -> None:
+    """No row but those of the calls, nothing corrected, nothing left in a journal."""
+    charges = aftermath.books.rows("ledger", "kind = 'charge'")
+
+    assert len(charges) == sum(bool(states) for states, _ in ENDS.values())
+    assert aftermath.books.rows("ledger", "kind = 'correction'") == []
+    assert aftermath.books.journals == []
 
 
 async def test_dies_in_an_adoption(tmp_path: Path) -> None:

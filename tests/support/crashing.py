@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from gateway.__main__ import main
@@ -23,7 +24,10 @@ from gateway.pipeline.opening import Opening
 from gateway.pipeline.settlement import Settlement
 from gateway.pipeline.stages.admit import Admit
 from gateway.storage.journal import keeping
+from gateway.storage.journal.carrying import MOST
 from gateway.storage.journal.homes import Home
+from gateway.storage.journal.reader import Reader
+from gateway.storage.journal.segments import Found
 from gateway.storage.journal.slots import Slot
 from gateway.storage.journal.spool import Spool, _Writer
 from gateway.storage.writing import BookWriter
@@ -44,6 +48,12 @@ def _has_end(_writer: object, records: list[object]) -> bool:
     return any(isinstance(record, Settled) for record in records)
 
 
+def _is_over(journal: Path, _segment: int) -> bool:
+    piece = Reader(journal).next(MOST)
+    found = piece.found if piece is not None else []
+    return any(isinstance(one, Found) and isinstance(one.record, Settled) for one in found)
+
+
 POINTS: Mapping[str, Point] = {
     "after_reserve": Point(Admit, "admit", "after"),
     "before_admit_record": Point(_Writer, "write", "before"),
@@ -58,7 +68,8 @@ POINTS: Mapping[str, Point] = {
     "after_settle_record": Point(_Writer, "write", "after", fits=_has_end),
     "mid_batch": Point(BookWriter, "_write", "after"),  # written, not committed
     "after_batch": Point(BookWriter, "write", "after"),  # committed, and the journal still has it
-    "before_letting_go": Point(keeping, "_remove_before", "before"),
+    # In another thread than the call: before its end it would be at any moment of it.
+    "before_letting_go": Point(keeping, "_remove_before", "before", fits=_is_over),
     "before_adoption_ends": Point(Home, "remove", "before"),
 }
 
