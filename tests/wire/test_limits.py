@@ -251,6 +251,30 @@ async def test_a_stream_ends_before_its_budget_does(tmp_path: Path, model: str) 
         assert receipt["attempts"][0].endswith(":cancelled")
 
 
+DRAIN = {"on_cancel": "drain", "drain_max_s": 30, "drain_max_tokens": 100_000}
+
+
+@pytest.mark.parametrize("model", ["m", "claude"])
+async def test_what_is_read_on_ends_before_its_budget_does(tmp_path: Path, model: str) -> None:
+    """A client that leaves leaves its provider talking, where it is to be read on: up to the budget, as for one that
+    stays."""
+    path, script = STREAMS[model]
+    read_on = {"fake-openai": DRAIN, "fake-anthropic": DRAIN}
+    async with scene(tmp_path, {"budget_usd": "0.005"}, providers=read_on) as it:
+        it.provider.script(model, script)
+        stream = await it.client.open("POST", path, (chat if path == CHAT else messages)(model, max_tokens=MANY))
+        await stream.head()
+
+        stream.close()
+        (receipt,) = await it.gateway.settled(1, within_s=20)
+        await stream.dispose()
+
+        assert (receipt["outcome"], receipt["on_cancel"], receipt["note"]) == ("cancelled", "drain", "drain:budget")
+        assert Decimal("0.004") < Decimal(receipt["cost_usd"]) <= Decimal("0.005")
+        assert (await it.client.request("POST", CHAT, call(max_tokens=100))).status == 402
+        await it.provider.requests[0].gone()
+
+
 async def test_a_stream_that_ends_in_time_is_not_stopped(tmp_path: Path) -> None:
     """What is left was less than the worst case, and enough for what came."""
     async with scene(tmp_path, {"budget_usd": "0.005"}) as it:
