@@ -39,7 +39,11 @@ def ledger() -> None:
 
 
 @ledger.command("verify")
-@click.option("--repair", is_flag=True, help="Set counters in Redis that differ to what the ledger says; not while a journal is behind.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Set counters in Redis that differ to what the ledger says; not while a journal is behind.",
+)
 @_AS_JSON
 @config_option
 def verify_books(*, repair: bool, as_json: bool, config: str | None) -> None:
