@@ -126,3 +126,17 @@ async def test_away(house: House) -> None:
 
     assert set(house.shelf.entries) == {"r1", "r2"}
     assert house.redis.keys() == []
+
+
+async def test_a_command_that_is_cancelled_is(house: House) -> None:
+    """At whatever moment: whoever stops a task waits for it."""
+    store = StreamStore(house.redis.url)
+    for number in range(200):
+        task = asyncio.create_task(store.hold("one", "me"))
+        for _ in range(number % 12):
+            await asyncio.sleep(0)
+        was_over = not task.cancel()
+        await asyncio.wait([task])
+
+        assert was_over or task.cancelled()
+    await store.close()

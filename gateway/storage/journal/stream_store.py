@@ -13,6 +13,7 @@ Commands are idempotent, or their effect is: a record that is there twice counts
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -75,10 +76,7 @@ class StreamStore:
             pipeline.hset(_key(name, "places"), mapping=cast("dict[Any, Any]", kept))
         if gone := [request_id for request_id, place in places.items() if place is None]:
             pipeline.hdel(_key(name, "places"), *gone)
-        try:
-            replies = await pipeline.execute()
-        except (RedisError, OSError, TimeoutError) as exc:
-            raise StoreUnavailable(f"{type(exc).__name__}: {exc}") from exc
+        replies = await self._run(pipeline.execute())
         return [Id(reply) for reply in replies[: len(payloads)]]
 
     async def renew(self, name: str, writer: str) -> None:
@@ -142,10 +140,16 @@ class StreamStore:
                 await client.aclose()
 
     async def _run(self, command: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = task.cancelling()
         try:
-            return await command
+            reply = await command
         except (RedisError, OSError, TimeoutError) as exc:
             raise StoreUnavailable(f"{type(exc).__name__}: {exc}") from exc
+        if task.cancelling() > cancelling:
+            raise asyncio.CancelledError  # the library waits by `wait_for`, which loses it in Python 3.11
+        return reply
 
 
 def _client(url: str, timeout_s: float) -> Redis:
