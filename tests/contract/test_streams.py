@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
+from gateway.core.journal import Admitted, Record, decode
 from gateway.core.ports import StoreUnavailable
 from gateway.storage.journal import stream_store
 from gateway.storage.journal.carrying import Carrier, CarrierReports
@@ -126,6 +128,57 @@ async def test_away(house: House) -> None:
 
     assert set(house.shelf.entries) == {"r1", "r2"}
     assert house.redis.keys() == []
+
+
+async def test_what_is_not_known_to_be_there_is_not_forgotten(house: House) -> None:
+    """
+    A record may be read, and what is before it forgotten, sooner than the reply to its writing is here: the admission
+    of a call must not go for that, nor while it is written anew.
+    """
+    keeper, store = house.keeper("one"), StreamStore(house.redis.url)
+    append = keeper._store.append
+
+    async def slowly(*args: Any) -> list[bytes]:
+        ids = await append(*args)
+        await keeper._empty()
+        return ids
+
+    keeper._store.append = slowly  # type: ignore[method-assign]
+    keeper.start()
+    await asyncio.gather(*[keeper.admit(admission(f"r{number}")) for number in range(20)])
+    for place in keeper._open.values():
+        place.since_s -= 100
+    keeper._rewrite()
+    await keeper._empty()
+    await keeper._write()
+
+    left = {record.admission.request_id for record in await records(store) if isinstance(record, Admitted)}
+    await keeper.close(SOON_S)
+    await store.close()
+    assert left == {f"r{number}" for number in range(20)}
+
+
+async def records(store: StreamStore) -> list[Record]:
+    return [decode(payload) for _, payload in await store.read("one", b"0", 1000)]
+
+
+async def test_a_stream_that_is_begun_anew_by_a_clock_behind(house: House) -> None:
+    """Its ids are lower than those that were read; it is read all the same."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission("r1"))
+    keeper.record(ended("r1"))
+    await house.shelf.has(1)
+    house.redis.flush()
+    house.redis.command("XADD", "anoman:journal:one", "1-1", "none", "")
+    keeper._read_to = b"9999999999999-0"
+
+    await keeper.admit(admission("r2"))
+    keeper.record(ended("r2"))
+
+    await house.shelf.has(2)
+    await keeper.close(SOON_S)
+    assert set(house.shelf.entries) == {"r1", "r2"}
 
 
 async def test_a_command_that_is_cancelled_is(house: House) -> None:

@@ -89,13 +89,14 @@ class StreamRules:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A record on its way, who waits for it, and the place that it is of, while that is open."""
+    """A record on its way, who waits for it, and the place that it is of, while that is open, as its first or not."""
 
     payload: bytes
     place: StreamPlace | None = None
     future: asyncio.Future[None] | None = None
     ended: str | None = None
     is_paid: bool = True
+    is_first: bool = False
 
 
 class StreamKeeper:
@@ -134,6 +135,8 @@ class StreamKeeper:
         self._flush: asyncio.TimerHandle | None = None
         self._running: list[asyncio.Task[None]] = []
         self._has_failed = False
+        self._turn = asyncio.Lock()  # to write: what is on its way is newer than all that is known to be there
+        self._newest: Id = _FIRST  # of these
         self._read_to: Id = _FIRST
         self._ended = self._carried = 0
         self._oldest_ms: int | None = None
@@ -154,7 +157,7 @@ class StreamKeeper:
         payload, future = encode(Admitted(admission)), self._loop.create_future()
         place.payloads.append(payload)
         self._open[admission.request_id] = place
-        self._queue.append(_Waiting(payload, place, future))
+        self._queue.append(_Waiting(payload, place, future, is_first=True))
         self._wake.set()
         try:
             await future
@@ -225,6 +228,10 @@ class StreamKeeper:
         Args:
             moved: Whose progress is written along.
         """
+        async with self._turn:
+            await self._write_batch(moved)
+
+    async def _write_batch(self, moved: Sequence[StreamPlace]) -> None:
         batch, self._queue = self._queue, []
         places = {place.admission.request_id: place.packed() for place in moved}
         gone: dict[str, bytes | None] = {one.ended: None for one in batch if one.ended is not None}
@@ -242,7 +249,8 @@ class StreamKeeper:
         for place in moved:
             place.has_moved = False
         for one, number in zip(batch, ids, strict=True):
-            if one.place is not None and one.place.first is None:
+            self._newest = number
+            if one.place is not None and one.is_first:
                 one.place.first = number
             if one.future is not None and not one.future.done():
                 one.future.set_result(None)
@@ -283,8 +291,8 @@ class StreamKeeper:
         before_s = self._loop.time() - REWRITE_S
         for place in self._open.values():
             if place.first is not None and place.since_s < before_s:
-                place.first, place.since_s, place.has_moved = None, self._loop.time(), True
-                self._queue[:0] = [_Waiting(payload, place) for payload in place.payloads]
+                place.since_s, place.has_moved = self._loop.time(), True
+                self._queue[:0] = [_Waiting(text, place, is_first=n == 0) for n, text in enumerate(place.payloads)]
 
     # -- emptying --
 
@@ -302,6 +310,8 @@ class StreamKeeper:
     async def _empty(self) -> None:
         """Bring everything that is written by now into the database."""
         rules = self._rules
+        if _order(self._newest) < _order(self._read_to):
+            self._read_to = _FIRST  # it is another stream, begun by a clock that is behind
         while found := await self._store.read(rules.name, self._read_to, MOST):
             entries = [Entry(receipt, rules.writer) for receipt in _ends(found)]
             self._oldest_ms = entries[0].receipt.settled_ms if entries else None
@@ -311,7 +321,7 @@ class StreamKeeper:
             self._oldest_ms = None
             self._read_to = found[-1][0]
             firsts = [place.first for place in self._open.values() if place.first is not None]
-            await self._store.trim(rules.name, min([self._read_to, *firsts], key=_order))
+            await self._store.trim(rules.name, min([self._read_to, self._newest, *firsts], key=_order))
 
     async def _adopt_all(self) -> None:
         while True:
