@@ -8,10 +8,12 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
+from gateway.storage.migrations import upgrade
 from tests.support.config import standard
 from tests.support.frames import chat
 from tests.support.gateway import CHAT, PLAIN, Gateway
 from tests.support.notation import DONE, FIN, R, T, U, json_answer
+from tests.support.postgres import cluster
 from tests.support.provider import FakeProvider
 from tests.support.redis import server
 from tests.support.rows import Ledger
@@ -52,6 +54,54 @@ async def test_a_database_that_is_locked(tmp_path: Path) -> None:
     assert len(rows) == 2 * CALLS + 2
     assert len(books.rows("traces")) == CALLS + 1
     assert sum(row["cost_nano_usd"] for row in rows if row["kind"] == "charge") == 37_500 * (CALLS + 1)
+
+
+async def test_postgres_away(tmp_path: Path) -> None:
+    """
+    Calls go on while Postgres is stopped for some seconds, one of them with a row that it will never take. Afterwards
+    all rows are there in their order, none lost, none twice, and that one is a dead letter (D4; reliability 5.7, 6).
+    """
+    with cluster() as server:
+        url = await asyncio.to_thread(server.create_database, "outage")
+        await asyncio.to_thread(upgrade, url)
+        server.sql("ALTER TABLE traces ADD CHECK (session_id IS DISTINCT FROM 'poison')", "outage")
+        books = Ledger(tmp_path).sections | {"storage": {"database_url": url}}
+        async with FakeProvider() as provider, Gateway(standard(provider.base_url, **books), flags=PLAIN) as gateway:
+            provider.script("m", [R(), T("Once "), T("upon"), FIN(), U(7, 2), DONE])
+            stop, statuses = asyncio.Event(), list[int]()
+
+            async def trickle() -> None:
+                while not stop.is_set():
+                    statuses.append((await gateway.client().request("POST", CHAT, chat("m"))).status)
+                    await asyncio.sleep(0.05)
+
+            calls = asyncio.create_task(trickle())
+            await gateway.settled(10)
+            await asyncio.to_thread(server.stop)
+            await gateway.logged("ledger.delayed", within_s=20)
+            await gateway.settled(10)
+            poisoned = await gateway.client(anoman_session_id="poison").request("POST", CHAT, chat("m"))
+            await asyncio.sleep(3)
+            before = len(statuses)
+            await asyncio.to_thread(server.start)
+            await gateway.logged("ledger.caught_up", within_s=20)
+            stop.set()
+            await calls
+            await gateway.logged("ledger.buried")
+            ids = [line["request_id"] for line in gateway.log if line["event"] == "exchange.settled"]
+        (poison,) = server.sql("SELECT request_id FROM dead_letters", "outage").split()
+        traces = server.sql("SELECT request_id FROM traces ORDER BY ctid", "outage").split()
+        counts = "SELECT kind, count(*), count(DISTINCT request_id) FROM ledger GROUP BY kind ORDER BY kind"
+        rows = server.sql(counts, "outage")
+        cost = server.sql("SELECT sum(cost_nano_usd) FROM ledger WHERE kind = 'charge'", "outage")
+
+    assert poisoned.headers.get("x-request-id") == poison
+    assert before > 30
+    assert statuses == [200] * len(statuses)
+    assert traces == [request_id for request_id in ids if request_id != poison]
+    assert len(traces) == len(statuses)
+    assert rows.split() == [f"{kind}|{len(statuses)}|{len(statuses)}" for kind in ("charge", "cost")]
+    assert int(cost) == 37_500 * len(statuses)
 
 
 async def test_redis_away(tmp_path: Path) -> None:
