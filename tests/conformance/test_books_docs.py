@@ -59,6 +59,7 @@ async def command(folder: Path, *arguments: str) -> str:
 async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Reader]:
     folder = tmp_path_factory.mktemp("books")
     (folder / ".venv").symlink_to(sys.prefix)
+    (folder / "gateway-demo.db").symlink_to("gateway.db")  # the demo's models, over the database of the commands
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
         await command(folder, "tenants", "create", "acme")
