@@ -21,7 +21,7 @@ from gateway.core.ports import Counters, Spent
 from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, Carrier
 from gateway.storage.journal.homes import Home, abandoned, make_home, put_aside
-from gateway.storage.journal.reader import Piece, Reader
+from gateway.storage.journal.reader import BEGINNING, Piece, Reader
 from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
 from gateway.storage.journal.slots import progress_at, read_slots
 from gateway.storage.journal.spool import SEGMENT_BYTES, Reports, Spool
@@ -106,7 +106,7 @@ class SpoolKeeper:
         self._oldest_ms: int | None = None  # of those that are being carried
         home = make_home(rules.root, rules.name, rules.writer)
         self.spool = Spool(home, reports, self._news.set, fsync=rules.fsync, segment_bytes=rules.segment_bytes)
-        self._reader = Reader(home.path, lambda: self.spool.written)
+        self._carried_to = BEGINNING
 
     @property
     def backlog(self) -> int:
@@ -163,9 +163,14 @@ class SpoolKeeper:
             await self._empty()
 
     async def _empty(self) -> None:
-        """Bring everything that is written by now into the database."""
+        """
+        Bring everything that is written by now into the database.
+
+        Each time from where it had come before: whoever is cancelled may have read what the database does not have.
+        """
         home = self.spool.home
-        while (piece := await _in_thread(self._reader.next, MOST)) is not None:
+        reader = Reader(home.path, lambda: self.spool.written, self._carried_to)
+        while (piece := await _in_thread(reader.next, MOST)) is not None:
             self._tell_of_damage(home, piece)
             entries = [Entry(receipt, home.writer) for receipt in _ends(piece)]
             self._oldest_ms = entries[0].receipt.settled_ms if entries else None
@@ -173,6 +178,7 @@ class SpoolKeeper:
             self._counters.written([entry.receipt.request_id for entry in entries])
             self._carried += len(entries)
             self._oldest_ms = None
+            self._carried_to = piece.end
             await _in_thread(_remove_before, home.path, piece.segment)
 
     async def _adopt_all(self) -> None:
@@ -243,7 +249,7 @@ def _remove_before(path: Path, segment: int) -> None:
     """Let go of what is in the database: what is open of it stands in the newest file as well."""
     for number in numbers_in(path):
         if number < segment:
-            (path / name_of(number)).unlink()
+            (path / name_of(number)).unlink(missing_ok=True)  # one that was cancelled may be at it still
 
 
 async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -10,6 +10,8 @@ from pathlib import Path
 from gateway.storage.journal.segments import HEADER, Damage, Found, name_of, numbers_in, scan
 from gateway.storage.journal.spool import Position
 
+BEGINNING = Position(0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -26,13 +28,15 @@ class Reader:
 
     Args:
         written: Up to where there is something to be read; None for a journal that nobody writes to any more.
+        start: From where on.
     """
 
-    def __init__(self, directory: Path, written: Callable[[], Position] | None = None) -> None:
+    def __init__(
+        self, directory: Path, written: Callable[[], Position] | None = None, start: Position = BEGINNING
+    ) -> None:
         self._directory = directory
         self._written = written
-        self._segment = 0
-        self._offset = 0
+        self._segment, self._offset = start.segment, start.offset
         self._rest: Iterator[Found | Damage] = iter(())
 
     def next(self, most: int) -> Piece | None:

@@ -105,6 +105,12 @@ class House:
             epoch_s=lambda: NOW_S, tasks=self._tasks,
         )  # fmt: skip
 
+    async def adopted(self) -> None:
+        """Wait until a journal has been taken over, and is gone."""
+        async with asyncio.timeout(SOON_S):
+            while not any(line[0] == "adopted" for line in self.log):  # noqa: ASYNC110 - a list tells nobody
+                await asyncio.sleep(0.01)
+
     async def dies(self, keeper: SpoolKeeper) -> None:
         """The process of *keeper* is gone: the kernel lets go of its lock, and nobody else does anything."""
         await keeper.spool.close(SOON_S)
@@ -200,6 +206,7 @@ async def test_taking_over(house: House) -> None:
     settled = {**house.counters.settled}
     house.shelf.is_away = False
     await house.shelf.has(4)
+    await house.adopted()
     await other.close(SOON_S)
 
     assert settled == {"r1": Spent(33, 33, 41_000), "r2": Spent(11, 0, 0), "r3": Spent(15, 30, 23_000), "r4": Spent()}
@@ -235,6 +242,7 @@ async def test_old_ends_are_not_counted_again(house: House) -> None:
     other = house.keeper()
     other.start()
     await house.shelf.has(1)
+    await house.adopted()
     await other.close(SOON_S)
 
     assert house.counters.settled == {}
@@ -254,6 +262,7 @@ async def test_a_damaged_file(house: House) -> None:
     other = house.keeper()
     other.start()
     await house.shelf.has(5)
+    await house.adopted()
     await other.close(SOON_S)
 
     ((_, place, damage),) = [line for line in house.log if line[0] == "damaged"]
@@ -274,6 +283,7 @@ async def test_a_torn_tail(house: House) -> None:
     other = house.keeper()
     other.start()
     await house.shelf.has(5)
+    await house.adopted()
     await other.close(SOON_S)
 
     assert [line for line in house.log if line[0] in ("damaged", "torn")] == [("torn", "writer-1", 200)]
@@ -292,9 +302,35 @@ async def test_a_torn_file_that_others_follow(house: House) -> None:
     other = house.keeper()
     other.start()
     await house.shelf.has(1)
+    await house.adopted()
     await other.close(SOON_S)
 
     assert [line[0] for line in house.log if line[0] in ("damaged", "torn")] == ["damaged"]
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_an_end_amid_an_outage(house: House, is_back: bool) -> None:
+    """What was read and not written when the process has to go is not lost: written at the end, or by the next one."""
+    house.shelf.is_away = True
+    keeper = house.keeper()
+    keeper.start()
+    await serve(keeper, "r1")
+    await house.shelf.asked.wait()
+
+    house.shelf.is_away = not is_back
+    await keeper.close(0.5)
+    left = [path.name for path in house.root.iterdir()]
+    house.shelf.is_away = False
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(1)
+    if not is_back:
+        await house.adopted()
+    await other.close(SOON_S)
+
+    assert left == ([] if is_back else ["journal-1"])
+    assert house.shelf.order == ["r1"]
+    assert list(house.root.iterdir()) == []
 
 
 async def test_an_end_that_cannot_wait(house: House) -> None:
@@ -309,6 +345,7 @@ async def test_an_end_that_cannot_wait(house: House) -> None:
     other = house.keeper()
     other.start()
     await house.shelf.has(1)
+    await house.adopted()
     await other.close(SOON_S)
 
     assert house.shelf.order == ["r1"]
