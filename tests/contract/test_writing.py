@@ -14,6 +14,7 @@ from gateway.core.receipt import Receipt
 from gateway.core.usage import Usage
 from gateway.storage.database import Database
 from gateway.storage.journal.carrying import Carrier, CarrierReports
+from gateway.storage.spending import SqlSpending
 from gateway.storage.writing import BookWriter, Entry
 from tests.unit.admissions import admission, ended
 
@@ -151,12 +152,49 @@ class Told:
         self.buried: list[tuple[str, str]] = []
         self.log: list[str] = []
 
-    def carrier(self, database: Database) -> Carrier:
-        return Carrier(writer(database), CarrierReports(
+    def carrier(self, database: Database, shelf: BookWriter | None = None) -> Carrier:
+        return Carrier(shelf or writer(database), CarrierReports(
             lambda exc: self.log.append("delayed"),
             lambda: self.log.append("caught_up"),
             lambda request_id, reason: self.buried.append((request_id, reason)),
         ))  # fmt: skip
+
+
+class Late:
+    """A database whose first transaction is committed after whoever waited for it has given up."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.dialect = database.dialect
+        self.asked = 0
+
+    async def write(self, step: Any) -> Any:
+        self.asked += 1
+        if self.asked > 1:
+            return await self._database.write(step)
+
+        async def late(connection: Any) -> None:
+            await step(connection)
+            await asyncio.sleep(0.3)
+
+        return await self._database.write(late, within_s=0.1)
+
+
+async def test_use_18_a_time_out_before_the_commit(tabled: Database) -> None:
+    """USE-18: an insert that times out, is committed all the same, and tried again: a row each, spent once."""
+    told, database = Told(), Late(tabled)
+    shelf = BookWriter(database, lambda: NOW_MS)  # type: ignore[arg-type]  # all that it needs of one
+    receipts = [ended(f"r{number}", session_id="s") for number in range(5)]
+
+    await told.carrier(tabled, shelf).carry(entries(*receipts))
+    await asyncio.sleep(0.4)  # until the first is committed too, whichever came first
+
+    charges = [row for row in await table(tabled, "ledger", "request_id, kind, cost_nano_usd") if row[1] == "charge"]
+    spent = await SqlSpending(tabled).booked("tenant", receipts[0].tenant, 0, ())
+    assert (database.asked, told.log) == (2, ["delayed", "caught_up"])
+    assert charges == [(f"r{number}", "charge", 41_000) for number in range(5)]
+    assert await table(tabled, "sessions", "session_id, requests, cost_nano_usd") == [("s", 5, 205_000)]
+    assert spent.nano_usd == 205_000
 
 
 @pytest.mark.parametrize("poison", POISON, ids=range(len(POISON)))

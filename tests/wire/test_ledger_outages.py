@@ -20,6 +20,7 @@ from tests.support.rows import Ledger
 
 CALLS = 300
 AT_ONCE = 30
+THOUSAND = 1020  # by `AT_ONCE` as well
 
 
 async def call_many(gateway: Gateway, count: int) -> list[int]:
@@ -54,6 +55,45 @@ async def test_a_database_that_is_locked(tmp_path: Path) -> None:
     assert len(rows) == 2 * CALLS + 2
     assert len(books.rows("traces")) == CALLS + 1
     assert sum(row["cost_nano_usd"] for row in rows if row["kind"] == "charge") == 37_500 * (CALLS + 1)
+
+
+# The real command, with a database that takes 200 ms for each batch and a collector that never rests.
+EAGER = """
+import asyncio, gc, threading, time
+import gateway.__main__
+from gateway.storage.database import Database
+
+inner = Database.write
+
+async def write(self, step, **more):
+    await asyncio.sleep(0.2)
+    return await inner(self, step, **more)
+
+def collect():
+    while True:
+        gc.collect()
+        time.sleep(0.01)
+
+Database.write = write
+threading.Thread(target=collect, daemon=True).start()
+gateway.__main__.main()
+"""
+
+
+async def test_use_19_slow_database_and_eager_collector(tmp_path: Path) -> None:
+    """USE-19: a thousand streams, and an end as soon as they are over: a thousand rows, nothing left in the journal."""
+    books = Ledger(tmp_path)
+    async with FakeProvider() as provider:
+        config = standard(provider.base_url, **books.sections)
+        async with Gateway(config, flags=PLAIN, command=("-c", EAGER, "serve")) as gateway:
+            provider.script("m", [R(), T("Once "), T("upon"), FIN(), U(7, 2), DONE])
+            statuses = await call_many(gateway, THOUSAND)
+
+    rows = books.rows("ledger", "kind = 'charge'")
+    assert statuses == [200] * THOUSAND
+    assert len(rows) == len({row["request_id"] for row in rows}) == len(books.rows("traces")) == THOUSAND
+    assert sum(row["cost_nano_usd"] for row in rows) == 37_500 * THOUSAND
+    assert books.journals == []
 
 
 async def test_postgres_away(tmp_path: Path) -> None:
