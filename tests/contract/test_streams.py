@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -193,3 +194,49 @@ async def test_a_command_that_is_cancelled_is(house: House) -> None:
 
         assert was_over or task.cancelled()
     await store.close()
+
+
+def connections(redis: Redis) -> set[str]:
+    """Of keepers, by the server's numbers for them."""
+    lines = str(redis.command("CLIENT", "LIST")).splitlines()
+    return {line.split()[0] for line in lines if "cmd=client" not in line}
+
+
+async def test_a_slow_redis_keeps_its_connections(house: House) -> None:
+    """A call that has waited for 0.1 s is refused; what it waited on is not given up, for a new one takes longer."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission("r1"))
+    before = connections(house.redis)
+
+    house.redis.freeze()
+    with pytest.raises(StoreUnavailable):
+        await keeper.admit(admission("r2"))
+    house.redis.thaw()
+    await asyncio.sleep(0.1)
+    await keeper.admit(admission("r3"))
+    for name in ("r1", "r3"):
+        keeper.record(ended(name))
+    keeper.record(ended("r2", booking=None))
+    after = connections(house.redis)
+    await keeper.close(SOON_S)
+
+    assert before <= after
+    assert set(house.shelf.entries) == {"r1", "r2", "r3"}
+
+
+async def test_a_loop_that_is_held_up(house: House) -> None:
+    """What this process is held up by is no silence of Redis: nobody is refused for that."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission("r1"))
+
+    async def hold_up() -> None:
+        time.sleep(0.3)  # noqa: ASYNC251 - as a busy machine does
+
+    await asyncio.gather(keeper.admit(admission("r2")), hold_up(), keeper.admit(admission("r3")))
+    for name in ("r1", "r2", "r3"):
+        keeper.record(ended(name))
+    await keeper.close(SOON_S)
+
+    assert set(house.shelf.entries) == {"r1", "r2", "r3"}

@@ -28,8 +28,8 @@ from gateway.core.ports import StoreUnavailable
 
 REGISTRY = "anoman:journals"
 LEASE_MS = 15_000  # without a word of its process for so long, a journal is somebody else's
-WRITE_S = 0.1  # H24: whoever waits for a call to be admitted waits no longer than this for Redis
-READ_S = 5.0  # nobody waits for these
+# Nobody waits for so long; a connection that is only slow is not given up, for a new one takes several round trips.
+ANSWER_S = 5.0
 _FIELD = b"r"
 # A journal is taken by giving it another name: should its process only have been slow, what that writes from now on is
 # a journal of its own, which the taker does not remove with the other.
@@ -59,8 +59,9 @@ class StreamStore:
     """
 
     def __init__(self, url: str) -> None:
-        self._writing = _client(url, WRITE_S)
-        self._reading = _client(url, READ_S)
+        self._client = Redis.from_url(
+            url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=Retry(NoBackoff(), 0)
+        )  # fmt: skip
 
     async def append(self, name: str, payloads: Sequence[bytes], places: Mapping[str, bytes | None]) -> list[Id]:
         """
@@ -69,7 +70,7 @@ class StreamStore:
         Args:
             places: Progress by request, None for those that have ended.
         """
-        pipeline = self._writing.pipeline(transaction=False)
+        pipeline = self._client.pipeline(transaction=False)
         for payload in payloads:
             pipeline.xadd(_key(name), {_FIELD: payload})
         if kept := {request_id: place for request_id, place in places.items() if place is not None}:
@@ -81,63 +82,62 @@ class StreamStore:
 
     async def renew(self, name: str, writer: str) -> None:
         """Say that the process NAME lives."""
-        pipeline = self._writing.pipeline(transaction=False)
+        pipeline = self._client.pipeline(transaction=False)
         pipeline.hset(REGISTRY, name, writer)
         pipeline.set(_key(name, "lease"), writer, px=LEASE_MS)
         await self._run(pipeline.execute())
 
     async def read(self, name: str, after: Id, most: int) -> list[tuple[Id, bytes]]:
         """The records behind *after* (b"0" for all), *most* at the most."""
-        found = await self._run(self._reading.xrange(_key(name), min=b"(" + after, max=b"+", count=most))
+        found = await self._run(self._client.xrange(_key(name), min=b"(" + after, max=b"+", count=most))
         return [(Id(number), cast("bytes", fields[_FIELD])) for number, fields in found if _FIELD in fields]
 
     async def places(self, name: str) -> dict[bytes, bytes]:
         """Progress by request."""
-        return cast("dict[bytes, bytes]", await self._run(self._reading.hgetall(_key(name, "places"))))
+        return cast("dict[bytes, bytes]", await self._run(self._client.hgetall(_key(name, "places"))))
 
     async def trim(self, name: str, before: Id) -> None:
         """Forget the records before *before*."""
-        await self._run(self._reading.xtrim(_key(name), minid=before, approximate=False))
+        await self._run(self._client.xtrim(_key(name), minid=before, approximate=False))
 
     async def length(self, name: str) -> int:
         """How many records there are."""
-        return int(await self._run(self._reading.xlen(_key(name))))
+        return int(await self._run(self._client.xlen(_key(name))))
 
     async def take(self, own: str, taker: str) -> tuple[str, str] | None:
         """
         The name and writer of a journal that nobody renews, and that is not *own*; now it is *taker*'s, by a new name.
         """
-        for found in await self._run(self._reading.hkeys(REGISTRY)):
+        for found in await self._run(self._client.hkeys(REGISTRY)):
             name = found.decode()
             if name == own:
                 continue
             new_name = f"{name.partition('~')[0]}~{time.time_ns():x}"
             keys = [REGISTRY, *_keys(name), *_keys(new_name)]
-            writer = await self._run(self._reading.eval(_TAKE, len(keys), *keys, name, new_name, taker, str(LEASE_MS)))
+            writer = await self._run(self._client.eval(_TAKE, len(keys), *keys, name, new_name, taker, str(LEASE_MS)))
             if writer is not None:
                 return new_name, writer.decode()
         return None
 
     async def hold(self, name: str, taker: str) -> None:
         """Keep a journal that was taken."""
-        await self._run(self._reading.set(_key(name, "lease"), taker, px=LEASE_MS))
+        await self._run(self._client.set(_key(name, "lease"), taker, px=LEASE_MS))
 
     async def remove(self, name: str) -> None:
         """There is nothing in it that is needed."""
-        pipeline = self._reading.pipeline(transaction=True)
+        pipeline = self._client.pipeline(transaction=True)
         pipeline.delete(*_keys(name))
         pipeline.hdel(REGISTRY, name)
         await self._run(pipeline.execute())
 
     async def release(self, name: str) -> None:
         """Leave it to whoever comes."""
-        await self._run(self._reading.delete(_key(name, "lease")))
+        await self._run(self._client.delete(_key(name, "lease")))
 
     async def close(self) -> None:
         """Close the connections."""
-        for client in (self._writing, self._reading):
-            with suppress(RedisError, OSError, TimeoutError):
-                await client.aclose()
+        with suppress(RedisError, OSError, TimeoutError):
+            await self._client.aclose()
 
     async def _run(self, command: Any) -> Any:
         task = asyncio.current_task()
@@ -150,10 +150,6 @@ class StreamStore:
         if task.cancelling() > cancelling:
             raise asyncio.CancelledError  # the library waits by `wait_for`, which loses it in Python 3.11
         return reply
-
-
-def _client(url: str, timeout_s: float) -> Redis:
-    return Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0))
 
 
 def _key(name: str, *parts: str) -> str:

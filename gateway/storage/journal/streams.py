@@ -12,10 +12,11 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
-from gateway.aio import Tasks
+from gateway.aio import Patience, Tasks
 from gateway.core.booking import Admission
 from gateway.core.catalog import Route
 from gateway.core.exchange import Place
@@ -29,6 +30,7 @@ from gateway.storage.journal.spool import SOON_S, Reports
 from gateway.storage.journal.stream_store import Id, StreamStore
 from gateway.storage.writing import Entry
 
+ADMIT_S = 0.1  # H24: whoever waits for a call to be admitted waits no longer than this for Redis
 RENEW_S = 1.0
 # How long an exchange may stand in the way of those behind it being forgotten; then its records are written anew.
 REWRITE_S = 60.0
@@ -159,11 +161,14 @@ class StreamKeeper:
         self._open[admission.request_id] = place
         self._queue.append(_Waiting(payload, place, future, is_first=True))
         self._wake.set()
+        patience = Patience(ADMIT_S, partial(self._refuse, future))
         try:
             await future
         except StoreUnavailable:
             self._open.pop(admission.request_id, None)
             raise
+        finally:
+            patience.cancel()
         return place
 
     def record(self, receipt: Receipt) -> None:
@@ -197,6 +202,18 @@ class StreamKeeper:
         await self._store.close()
 
     # -- writing --
+
+    def _refuse(self, future: asyncio.Future[None]) -> None:
+        """The call goes elsewhere. Its record may come to be written all the same: the end that follows closes it."""
+        if not future.done():
+            exc = StoreUnavailable(f"Redis has not answered for {ADMIT_S} s")
+            future.set_exception(exc)
+            self._tell(exc)
+
+    def _tell(self, exc: StoreUnavailable) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            self._reports.failed(exc)
 
     def _note(self, opened: Opened) -> None:
         place = self._open.get(opened.request_id)
@@ -232,7 +249,7 @@ class StreamKeeper:
             await self._write_batch(moved)
 
     async def _write_batch(self, moved: Sequence[StreamPlace]) -> None:
-        batch, self._queue = self._queue, []
+        batch, self._queue = [one for one in self._queue if one.future is None or not one.future.done()], []
         places = {place.admission.request_id: place.packed() for place in moved}
         gone: dict[str, bytes | None] = {one.ended: None for one in batch if one.ended is not None}
         if not batch and not places:
@@ -274,9 +291,7 @@ class StreamKeeper:
             else:
                 self._carried += 1  # a trace of what cost nothing: it will not be in the database
         self._queue[:0] = kept
-        if not self._has_failed:
-            self._has_failed = True
-            self._reports.failed(exc)
+        self._tell(exc)
 
     async def _renew_all(self) -> None:
         while True:
