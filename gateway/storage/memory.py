@@ -10,7 +10,7 @@ from gateway.core.credentials import digest_of
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Booked, Order, Refused, Spending, Spent, StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.policy.admission import Admission
+from gateway.policy.admission import KEPT_MS, Admission
 from gateway.policy.entitlement import Entitlement, Entitlements
 from gateway.policy.limits import answer, limits_of, refused_blind, usage
 from gateway.policy.periods import start_ms
@@ -70,7 +70,8 @@ class MemoryCounters:
         share: Worker processes that serve the same keys. Each enforces its part of a limit (`part_of`); what is left
             is this process's part.
         succeeds: Whether it takes the place of one of them that has ended: what that had spent of its part cannot be
-            told from what the others did, so all of it counts against this one's.
+            told from what the others did, so all of it counts against this one's. So does what is loaded later than
+            accounts are kept: this process may have used its part up before.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class MemoryCounters:
         if share < 1:
             raise ValueError("share must be at least 1")
         self._clock_s = clock_s
-        self._loaded_share = 1 if succeeds else share
+        self._share = share
+        self._shared_until_ms = 0 if succeeds else self._now_ms() + KEPT_MS
         self._spending = spending or NoSpending()
         self._machine = Admission(lease_ms=FOR_EVER_MS, hold_ms=FOR_EVER_MS)
         self._entitlements = Entitlements(share)
@@ -149,8 +151,9 @@ class MemoryCounters:
                 since_ms = start_ms(account.period, count.period)
                 booked = await self._spending.booked(account.scope, account.owner, since_ms, ())
                 spent = booked.nano_usd if account.is_money else booked.weighted
-                part = -(-spent // self._loaded_share)
-                self._machine.load(account, count.period, part, (), self._now_ms())
+                now_ms = self._now_ms()
+                part = -(-spent // (self._share if now_ms < self._shared_until_ms else 1))
+                self._machine.load(account, count.period, part, (), now_ms)
 
 
 class MemoryLedger:

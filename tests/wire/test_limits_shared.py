@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -373,3 +374,30 @@ def ledger_of(folder: Path) -> int:
         statement = "SELECT COALESCE(SUM(cost_nano_usd), 0) FROM ledger WHERE kind IN ('charge', 'correction')"
         (total,) = database.execute(statement).fetchone()
     return int(total)
+
+
+async def test_whoever_follows_a_dead_worker_does_not_spend_its_part_again(tmp_path: Path) -> None:
+    """Without Redis: one of two workers spends its half of a budget and is killed; the next one has nothing of it."""
+    async with scene(tmp_path, "", {"mine": {"budget_usd": TEN_CALLS}}, workers=2) as it:
+        (gateway,) = it.gateways
+        await gateway.logged("server.started", 2)
+        one, other = sorted(set(gateway.pids) - {gateway.pid})
+        os.kill(other, signal.SIGSTOP)
+        try:
+            spent = [(await it.ask()).status for _ in range(6)]
+            while rows_of(tmp_path) < 5:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.1)
+            os.kill(one, signal.SIGKILL)
+            await gateway.logged("server.started", within_s=20)
+            again = [(await it.ask()).status for _ in range(3)]
+        finally:
+            os.kill(other, signal.SIGCONT)
+
+        assert (spent, again) == ([200] * 5 + [402], [402] * 3)
+
+
+def rows_of(folder: Path) -> int:
+    """Charges that are in the database."""
+    with closing(sqlite3.connect(folder / "gateway.db")) as database:
+        (count,) = database.execute("SELECT count(*) FROM ledger WHERE kind = 'charge'").fetchone()
+    return int(count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from gateway.aio import Tasks
-from gateway.core.accounts import Key
+from gateway.core.accounts import Budget, Key
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
-from gateway.core.ports import Admitted, Order, Refused, Spent
+from gateway.core.ports import Admitted, Booked, Draw, Order, Refused, Spent
 from gateway.settings import FileTerms
 from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
 from gateway.storage.open import Watchers, open_stores
@@ -142,6 +143,29 @@ async def test_memory_is_bounded_by_the_last_minute(clock: Clock) -> None:
         counters.settle("r", Spent())
 
     assert len(counters) <= 120  # each admission looks at two: what has ended is gone within as many more
+
+
+class Spent10:
+    """Ten nano-USD of everything."""
+
+    async def booked(self, scope: str, owner: str, since_ms: int, ids: Collection[str]) -> Booked:
+        return Booked(10, 10)
+
+
+@pytest.mark.parametrize(("succeeds", "days", "left"), [(False, 0, 5), (True, 0, 0), (False, 3, 0)])
+async def test_a_part_that_may_have_been_used_up_counts_as_used(
+    clock: Clock, succeeds: bool, days: int, left: int
+) -> None:  # fmt: skip
+    """
+    Of 20 each of two processes has ten, and ten are spent: half of them are taken to be its own, but all of them where
+    it follows one that has died, or loads an account that it may have had before.
+    """
+    counters = MemoryCounters(clock, 2, Spent10(), succeeds=succeeds)
+    clock.now_s += days * 86_400
+    mine = key(budgets=(Budget("key", "total", 20),))
+    draws = [await counters.admit(Order(mine, f"r{number}", nano_usd=Draw(1, 1))) for number in range(12)]
+
+    assert sum(isinstance(verdict, Admitted) for verdict in draws) == left
 
 
 def test_share_below_one_is_refused(clock: Clock) -> None:
