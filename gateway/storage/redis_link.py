@@ -9,6 +9,7 @@ gets another one's reply.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -36,6 +37,9 @@ class RedisFailed(Exception):
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.detail}".rstrip()
 
     @property
     def is_reply(self) -> bool:
@@ -156,7 +160,8 @@ async def open_link(url: str, on_lost: Callable[[], None], *, timeout_s: float) 
                 await link.send("SELECT", int(options["db"]))
     except (OSError, TimeoutError, ssl.SSLError) as exc:
         link.close()
-        raise RedisFailed("lost", type(exc).__name__) from exc
+        # In words: a name as long as theirs is masked as a secret.
+        raise RedisFailed("lost", re.sub("(?<=[a-z])(?=[A-Z])", " ", type(exc).__name__)) from exc
     except BaseException:
         link.close()
         raise

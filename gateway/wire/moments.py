@@ -43,7 +43,10 @@ def read_end(text: str, now_ms: int) -> int:
         ValueError: As there, or it has passed.
     """
     span = _AGO.fullmatch(text)
-    end_ms = read_moment(text, now_ms) if span is None else now_ms + int(span[1]) * _UNITS_MS[span[2]]
+    try:
+        end_ms = read_moment(text, now_ms) if span is None else now_ms + int(span[1]) * _UNITS_MS[span[2]]
+    except ValueError as exc:
+        raise ValueError(str(exc).replace("how long ago", "how long from now")) from None
     if not now_ms < end_ms < MAX_MS:
         raise ValueError("this has passed, or is after 9999")
     return end_ms
