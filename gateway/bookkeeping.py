@@ -99,7 +99,7 @@ def open_journal(
         carrier,
         stores.counters,
         reports=reports,
-        keeper_reports=KeeperReports(reporter.damaged, reporter.adopted, reporter.torn),
+        keeper_reports=KeeperReports(reporter.damaged, reporter.adopted, reporter.torn, reporter.unreadable),
         epoch_s=time.time,
         tasks=tasks,
     )
@@ -166,6 +166,9 @@ class _Reporter:
     def adopted(self, writer: str, ended: int, reconciled: int) -> None:
         self._metrics.reconciled(reconciled)
         self._log.warning(events.LEDGER_ADOPTED, writer=writer, ended=ended, reconciled=reconciled)
+
+    def unreadable(self, path: str, cause: OSError) -> None:
+        self._log.error(events.LEDGER_UNREADABLE, file=path, reason=_words(cause))
 
 
 def _words(cause: BaseException) -> str:

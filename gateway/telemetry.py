@@ -119,6 +119,9 @@ LEDGER_TORN = _event(
     "info",
     "The last record of a process that was killed is not whole: nothing had been sent, or told, on the strength of it.",
 )
+LEDGER_UNREADABLE = _event(
+    "ledger.unreadable", "error", "A journal cannot be read; it is tried again and again, and nothing of it is removed."
+)
 LEDGER_BURIED = _event(
     "ledger.buried", "error", "The database refused a row for what is in it; it stands in `dead_letters`."
 )

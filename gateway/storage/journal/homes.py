@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,20 +72,39 @@ def make_home(root: Path, name: str, writer: str) -> Home:
     return Home(path, writer, lock)
 
 
-def abandoned(root: Path) -> Iterator[Home]:
-    """The journals in *root* whose processes are dead, each as soon as it is asked for; now they are ours."""
+def restore(home: Home) -> None:
+    """
+    Make again what somebody has taken away of *home*, and hold its lock again.
+
+    Raises:
+        OSError: It cannot be made, or another has its lock for the moment.
+    """
+    home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(home.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        paths = sorted(path for path in root.iterdir() if path.name.startswith(_PREFIX))
+        if not os.path.samestat(os.fstat(lock), os.fstat(home._lock)):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.dup2(lock, home._lock, inheritable=False)  # the same lock, by the number that is known
+        (home.path / _WRITER).write_text(home.writer, encoding="utf-8")
+    finally:
+        os.close(lock)
+
+
+def journals_in(root: Path) -> list[Path]:
+    """What may be a journal, of whatever process. Raises OSError."""
+    try:
+        return sorted(path for path in root.iterdir() if path.name.startswith(_PREFIX))
     except FileNotFoundError:
-        return
-    for path in paths:
-        home = _take(path)
-        if home is not None:
-            yield home
+        return []
 
 
-def _take(path: Path) -> Home | None:
-    """*path*, if its process is dead and nobody else has taken it."""
+def take(path: Path) -> Home | None:
+    """
+    The journal at *path*, if its process is dead and nobody else has taken it; now it is ours.
+
+    Raises:
+        OSError: It is not ours to read, or no journal.
+    """
     try:
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:  # another has just taken it away
@@ -97,6 +115,9 @@ def _take(path: Path) -> Home | None:
             return Home(path, (path / _WRITER).read_text(encoding="utf-8"), lock)
     except (BlockingIOError, FileNotFoundError):
         pass
+    except (OSError, UnicodeError):
+        os.close(lock)
+        raise
     os.close(lock)
     return None
 

@@ -6,7 +6,7 @@ serves, those of processes that have died are taken over.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +20,11 @@ from gateway.core.journal import Book, Settled, reconcile
 from gateway.core.ports import Counters, Spent
 from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, Carrier
-from gateway.storage.journal.homes import Home, abandoned, make_home, put_aside
+from gateway.storage.journal.homes import Home, journals_in, make_home, put_aside, take
 from gateway.storage.journal.reader import BEGINNING, Piece, Reader
 from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
 from gateway.storage.journal.slots import progress_at, read_slots
-from gateway.storage.journal.spool import SEGMENT_BYTES, Reports, Spool
+from gateway.storage.journal.spool import RETRY_S, SEGMENT_BYTES, Reports, Spool
 from gateway.storage.writing import Entry
 
 P = ParamSpec("P")
@@ -47,11 +47,13 @@ class KeeperReports:
         torn: The writer of a journal whose last record is not whole: its process was killed in the middle of it, and
             nobody had been told that it is kept.
         adopted: The writer of a journal that was taken over, how many ends it had, and how many were reconciled.
+        unreadable: A journal, and why it cannot be read now; once each.
     """
 
     damaged: Callable[[str, Damage], None]
     adopted: Callable[[str, int, int], None]
     torn: Callable[[str, Damage], None]
+    unreadable: Callable[[str, OSError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class SpoolKeeper:
         self._running: list[asyncio.Task[None]] = []
         self._ended = self._carried = 0
         self._oldest_ms: int | None = None  # of those that are being carried
+        self._unread: set[Path] = set()  # journals that could not be read, as far as it was told
+        self._counted: set[Path] = set()  # those that are being taken over, once counters know of them
         home = make_home(rules.root, rules.name, rules.writer)
         self.spool = Spool(home, reports, self._news.set, fsync=rules.fsync, segment_bytes=rules.segment_bytes)
         self._carried_to = BEGINNING
@@ -147,12 +151,16 @@ class SpoolKeeper:
         if self._running:
             await asyncio.wait(self._running)
         is_whole = await self.spool.close(min(_FLUSH_S, timeout_s))
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout_at(end_s):
                 await self._empty()
                 if is_whole and not self.spool.open:
                     self.spool.home.remove()
                     return
+        except TimeoutError:
+            pass
+        except OSError as exc:
+            self._tell_unreadable(self.spool.home.path, exc)
         self.spool.home.release()
 
     async def _empty_own(self) -> None:
@@ -160,7 +168,14 @@ class SpoolKeeper:
             await self._news.wait()
             await asyncio.sleep(GATHER_S)  # for company
             self._news.clear()
-            await self._empty()
+            try:
+                await self._empty()
+                self._unread.discard(self.spool.home.path)
+            except OSError as exc:  # no file may be opened just now, or somebody has taken them away
+                self._tell_unreadable(self.spool.home.path, exc)
+                self.spool.look_after()
+                await asyncio.sleep(RETRY_S)
+                self._news.set()
 
     async def _empty(self) -> None:
         """
@@ -176,26 +191,45 @@ class SpoolKeeper:
             self._oldest_ms = entries[0].receipt.settled_ms if entries else None
             await self._carrier.carry(entries)
             self._counters.written([entry.receipt.request_id for entry in entries])
-            self._carried += len(entries)
+            self._carried = min(self._carried + len(entries), self._ended)  # some come again after a loss
+            self.spool.carried(piece.end)
             self._oldest_ms = None
             self._carried_to = piece.end
             await _in_thread(_remove_before, home.path, piece.segment)
 
     async def _adopt_all(self) -> None:
+        root = self._rules.root
         while True:
-            homes = abandoned(self._rules.root)
-            while (home := await _in_thread(next, homes, None)) is not None:
-                await self._adopt(home)
+            try:
+                for path in await _in_thread(journals_in, root):
+                    await self._adopt_if_left(path)
+            except OSError as exc:
+                self._tell_unreadable(root, exc)
             self._taken_over.set()
             await asyncio.sleep(ADOPT_S)
+
+    async def _adopt_if_left(self, path: Path) -> None:
+        """Take over the journal at *path* if its process is dead. One that cannot be read keeps none of the others."""
+        try:
+            home = await _in_thread(take, path)
+            if home is not None:
+                await self._adopt(home)
+                self._unread.discard(path)
+                self._counted.discard(path)
+        except OSError as exc:
+            self._tell_unreadable(path, exc)
+        except UnicodeError:
+            self._tell_unreadable(path, OSError(errno.EINVAL, "no journal"))
 
     async def _adopt(self, home: Home) -> None:
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
         is_removed = False
         try:
             left, recent = await _in_thread(self._read_through, home)
-            for receipt in (*recent, *left):
-                self._counters.settle(receipt.request_id, spent_of(receipt))
+            if home.path not in self._counted:  # again later, they would count it again
+                self._counted.add(home.path)
+                for receipt in (*recent, *left):
+                    self._counters.settle(receipt.request_id, spent_of(receipt))
             reader, ended = Reader(home.path), 0
             while (piece := await _in_thread(reader.next, MOST)) is not None:
                 self._tell_of_damage(home, piece)
@@ -233,10 +267,20 @@ class SpoolKeeper:
         for damage in piece.found:
             if not isinstance(damage, Damage):
                 continue
+            name = name_of(piece.segment)
             if damage.is_torn and piece.segment == numbers_in(home.path)[-1]:
                 self._reports.torn(home.writer, damage)
-            else:
-                self._reports.damaged(str(put_aside(home, name_of(piece.segment))), damage)
+                continue
+            try:
+                path = put_aside(home, name)
+            except OSError:  # no room for a copy: what could be read is worth more
+                path = home.path / name
+            self._reports.damaged(str(path), damage)
+
+    def _tell_unreadable(self, path: Path, exc: OSError) -> None:
+        if path not in self._unread:
+            self._unread.add(path)
+            self._reports.unreadable(str(path), exc)
 
 
 def _ends(piece: Piece) -> Iterator[Receipt]:

@@ -67,7 +67,10 @@ class Reader:
 
     def _read(self, written: Position | None) -> bytes:
         """What is new of the segment, up to where it is written."""
-        with (self._directory / name_of(self._segment)).open("rb") as file:
+        path = self._directory / name_of(self._segment)
+        if written is not None and written.segment > self._segment and not path.exists():
+            return b""  # taken away: what was not in the database yet has been written again, into a later one
+        with path.open("rb") as file:
             file.seek(self._offset)
             if written is None or written.segment > self._segment:
                 data = file.read()

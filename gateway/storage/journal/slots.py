@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from struct import Struct
 
@@ -50,12 +50,7 @@ class Slots:
     """
 
     def __init__(self, directory: Path) -> None:
-        descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(descriptor, 0, SLOTS * SLOT_BYTES)
-            self._map = mmap.mmap(descriptor, SLOTS * SLOT_BYTES)
-        finally:
-            os.close(descriptor)
+        self._map = _mapped(directory)
         self._free = list(range(SLOTS - 1, -1, -1))
         self._serial = 0
 
@@ -79,9 +74,26 @@ class Slots:
         if slot.place >= 0:
             self._free.append(slot.place)
 
+    def renew(self, directory: Path, held: Iterable[Slot]) -> None:
+        """Begin the file again as it stands, for the one of before is gone; *held* are written to. Raises OSError."""
+        renewed = _mapped(directory)
+        renewed[:] = self._map[:]
+        self._map = renewed
+        for slot in held:
+            slot.move_to(renewed)
+
     def close(self) -> None:
         """No slot may be written to any more."""
         self._map.close()
+
+
+def _mapped(directory: Path) -> mmap.mmap:
+    descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, SLOTS * SLOT_BYTES)
+        return mmap.mmap(descriptor, SLOTS * SLOT_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 class Slot:
@@ -100,6 +112,10 @@ class Slot:
         self._ways = admission.ways
         self._note = note
         self._sent = 0
+
+    def move_to(self, memory: mmap.mmap) -> None:
+        """Stand at the same place of *memory* from now on."""
+        self._map = memory
 
     def sent(self, route: Route) -> None:
         """Note that an attempt by *route* is on its way."""

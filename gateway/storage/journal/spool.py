@@ -6,7 +6,8 @@ its slot, where it outlives the process.
 
 When the disk fails, nobody is let in any more (`StoreUnavailable`); what has begun goes on, and its ends are kept in
 memory until they can be written. After a failure a new file is begun: what a disk has of one that it failed to write
-is not known, and it may claim to have written it the next time.
+is not known, and it may claim to have written it the next time. So it is when somebody takes the files away: what the
+database does not have of the newest one can be read for as long as it is open, and is written again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from gateway.core.booking import Admission
@@ -25,7 +25,7 @@ from gateway.core.exchange import Place
 from gateway.core.journal import Admitted, Opened, Record, Settled, encode
 from gateway.core.ports import StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.storage.journal.homes import Home, sync_directory
+from gateway.storage.journal.homes import Home, restore, sync_directory
 from gateway.storage.journal.segments import HEADER, frame, name_of
 from gateway.storage.journal.slots import Slot, Slots
 
@@ -101,8 +101,9 @@ class Spool:
         self._pending: dict[asyncio.Future[None], float] = {}
         self._flush: asyncio.TimerHandle | None = None
         self._has_failed = False
+        self._losses = 0
         self._queue: SimpleQueue[_Batch | None] = SimpleQueue()
-        self._writer = _Writer(home.path, fsync=fsync, segment_bytes=segment_bytes)
+        self._writer = _Writer(home, fsync=fsync, segment_bytes=segment_bytes)
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
         self._ticker = self._loop.call_later(TICK_S, self._tick)
@@ -111,6 +112,14 @@ class Spool:
     def written(self) -> Position:
         """Up to where the journal is on the disk."""
         return self._writer.written
+
+    def carried(self, position: Position) -> None:
+        """The database has everything before *position*."""
+        self._writer.carried = position
+
+    def look_after(self) -> None:
+        """See whether the files are still there; somebody could not read one."""
+        self._queue.put(_Batch([], [], []))
 
     @property
     def open(self) -> int:
@@ -245,6 +254,13 @@ class Spool:
             self._fail(error)
             return
         self._reports.committed(took_s)
+        if self._losses != self._writer.losses:
+            self._losses = self._writer.losses
+            self._fail(FileNotFoundError("somebody has taken the journal's files away"))
+            try:
+                self._slots.renew(self.home.path, self._held.values())
+            except OSError as exc:
+                self._fail(exc)
         if self._has_failed and not self._writer.is_failing:
             self._has_failed = False
             self._reports.restored()
@@ -254,17 +270,21 @@ class Spool:
 class _Writer:
     """The files, and everything that the thread alone touches."""
 
-    def __init__(self, path: Path, *, fsync: bool, segment_bytes: int) -> None:
-        self._path = path
+    def __init__(self, home: Home, *, fsync: bool, segment_bytes: int) -> None:
+        self._home = home
+        self._path = home.path
         # Written through in the same call: after each the thread has to wait for the interpreter again.
-        self._mode = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | (os.O_DSYNC if fsync else 0)
+        self._mode = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | (os.O_DSYNC if fsync else 0)
         self._segment_bytes = segment_bytes
         self._number = 0
         self._file = -1
         self._open: dict[str, bytes] = {}  # frames of exchanges without their end, for the next segment
         self._kept: list[bytes] = []  # ends that the disk has not taken
+        self._is_gone = False
         self.is_failing = False
+        self.losses = 0  # how often the newest file was taken away
         self.written = Position(0, 0)
+        self.carried = Position(0, 0)  # set by the loop's thread
         self._begin_segment()
 
     def write(self, records: list[Record]) -> None:
@@ -275,10 +295,11 @@ class _Writer:
             OSError: They are not. Ends are kept for the next time, admissions forgotten.
         """
         fresh = b"".join([self._framed(record) for record in records])
-        if not fresh and not self.is_failing:
-            return
-        data = b"".join(self._kept) + fresh
         try:
+            self._save_what_is_gone()
+            if not fresh and not self.is_failing:
+                return
+            data = b"".join(self._kept) + fresh
             if self.is_failing or self.written.offset >= self._segment_bytes:
                 self._begin_segment(data)
             else:
@@ -311,6 +332,20 @@ class _Writer:
             elif isinstance(record, Admitted):
                 self._open.pop(record.admission.request_id, None)
 
+    def _save_what_is_gone(self) -> None:
+        """If somebody has taken the newest file away, keep what the database does not have of it. Raises OSError."""
+        if self._is_gone:
+            return
+        try:
+            if os.path.samestat((self._path / name_of(self._number)).stat(), os.fstat(self._file)):
+                return
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        start = self.carried.offset if self.carried.segment == self._number else len(HEADER)
+        self._kept.insert(0, os.pread(self._file, self.written.offset - start, start))
+        self._is_gone = self.is_failing = True
+        self.losses += 1
+
     def _append(self, data: bytes) -> None:
         _write_all(self._file, data)
         self.written = Position(self._number, self.written.offset + len(data))
@@ -321,6 +356,8 @@ class _Writer:
 
         Nobody is told of it before it has *more*: with the ends in there the files before it lose what those are of.
         """
+        if self._is_gone:
+            restore(self._home)
         number = self._number + 1
         path = self._path / name_of(number)
         file = os.open(path, self._mode, 0o600)
@@ -334,7 +371,7 @@ class _Writer:
             raise
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._number = file, number
+        self._file, self._number, self._is_gone = file, number, False
         self.written = Position(number, len(data))
 
 

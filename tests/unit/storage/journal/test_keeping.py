@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,11 @@ import pytest
 from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
 from gateway.core.ports import Spent, StoreUnavailable
+from gateway.storage.journal import keeping
 from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.homes import QUARANTINE
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
+from gateway.storage.journal.reader import Reader
 from gateway.storage.journal.segments import Damage, frame, name_of
 from gateway.storage.journal.spool import Reports
 from gateway.storage.memory import MemoryCounters
@@ -101,6 +106,7 @@ class House:
                 lambda path, damage: log.append(("damaged", Path(path).parent.name, damage)),
                 lambda writer, ended, reconciled: log.append(("adopted", writer, ended, reconciled)),
                 lambda writer, damage: log.append(("torn", writer, damage.length)),
+                lambda path, exc: log.append(("unreadable", Path(path).name, type(exc).__name__)),
             ),
             epoch_s=lambda: NOW_S, tasks=self._tasks,
         )  # fmt: skip
@@ -350,3 +356,71 @@ async def test_an_end_that_cannot_wait(house: House) -> None:
 
     assert house.shelf.order == ["r1"]
     assert list(house.root.iterdir()) == []
+
+
+async def test_files_that_somebody_takes_away(house: House) -> None:
+    """Every call comes into the database, those before the loss and those behind it, without another one to come."""
+    house.shelf.delay_s = 0.3
+    keeper = house.keeper()
+    keeper.start()
+    await serve(keeper, "r1")
+    await house.shelf.asked.wait()
+    await serve(keeper, "r2")
+    await keeper.spool.admit(admission("r3"))  # on the disk, and so is the end of r2
+
+    shutil.rmtree(house.root)
+    await house.shelf.has(2)
+    keeper.record(ended("r3"))
+    await house.shelf.has(3)
+    await serve(keeper, "r4")
+    shutil.rmtree(house.root)
+    await keeper.close(SOON_S)
+
+    assert sorted(house.shelf.entries) == ["r1", "r2", "r3", "r4"]
+    assert keeper.backlog == 0
+    assert list(house.root.iterdir()) == []
+    assert ("failed",) in house.log
+    assert not [line for line in house.log if line[0] == "crash"]
+
+
+async def test_no_file_can_be_opened_for_a_while(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is read again when that can be done; the operator is told once (D9)."""
+    tries = 0
+
+    def refuse(*_: object) -> bytes:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    keeper = house.keeper()
+    keeper.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping, "RETRY_S", 0.01)
+        patched.setattr(Reader, "_read", refuse)
+        await serve(keeper, "r1")
+        async with asyncio.timeout(SOON_S):
+            while tries < 2:  # noqa: ASYNC110 - nothing else happens at the last one
+                await asyncio.sleep(0.01)
+    await house.shelf.has(1)
+    await keeper.close(SOON_S)
+
+    assert house.log == [("unreadable", keeper.spool.home.path.name, "OSError")]
+
+
+async def test_journals_that_are_none(house: House) -> None:
+    """What lies among the journals and cannot be read is told of once, and keeps nobody from the others."""
+    dead = house.keeper()
+    await serve(dead, "r1")
+    await house.dies(dead)
+    (house.root / "journal-0").write_text("no folder")
+    (house.root / "journal-01" / "lock").mkdir(parents=True)
+    (house.root / "journal-02").mkdir()
+
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(1)
+    await house.adopted()
+    await other.close(SOON_S)
+
+    assert [line[1] for line in house.log if line[0] == "unreadable"] == ["journal-0", "journal-01"]
+    assert ("adopted", "writer-1", 1, 0) in house.log

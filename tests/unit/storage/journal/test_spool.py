@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from gateway.core.journal import Admitted, Opened, Progress, Record, Settled
 from gateway.core.ports import StoreUnavailable
 from gateway.core.usage import Usage
 from gateway.storage.journal import spool as spool_module
-from gateway.storage.journal.homes import Home, abandoned, make_home
+from gateway.storage.journal.homes import Home, journals_in, make_home, take
 from gateway.storage.journal.reader import Reader
 from gateway.storage.journal.segments import Found, numbers_in
 from gateway.storage.journal.slots import progress_at, read_slots
@@ -249,6 +250,31 @@ async def test_leaving_while_the_disk_works(spool: Spool, home: Home, told: Told
     assert spool.open == 0
 
 
+@pytest.mark.parametrize("gone", ["file", "journal", "root"])
+async def test_somebody_takes_the_files_away(spool: Spool, home: Home, told: Told, gone: str) -> None:
+    """What is not in the database is written again, as is the place with its lock and all progress; it is told of."""
+    place = await spool.admit(admission("r1"))
+    place.moved(4, 1.0)
+    await spool.admit(admission("r2"))
+    spool.record(ended("r2"))
+    await told.next_write()
+
+    if gone == "file":
+        (home.path / "00000001.log").unlink()
+    else:
+        shutil.rmtree(home.path if gone == "journal" else home.path.parent)
+    await spool.admit(admission("r3"))
+    place.moved(5, 2.0)
+
+    admitted = {record.admission.request_id for record in written(home) if isinstance(record, Admitted)}
+    assert admitted >= {"r1", "r3"}
+    assert Settled(ended("r2")) in written(home)
+    assert progress_at(read_slots(home.path), 0, 1) == Progress((), 5)
+    assert told.log == ["failed FileNotFoundError", "restored"]
+    assert abandoned(home.path.parent) == []
+    assert journals_in(home.path.parent) == [home.path]
+
+
 async def test_what_is_left_at_the_end(home: Home, told: Told) -> None:
     """Closing writes what was recorded last."""
     spool = Spool(home, told.reports, told.wrote.set)
@@ -261,19 +287,23 @@ async def test_what_is_left_at_the_end(home: Home, told: Told) -> None:
     assert [type(record) for record in written(home)] == [Admitted, Settled]
 
 
+def abandoned(root: Path) -> list[Home]:
+    return [home for path in journals_in(root) if (home := take(path)) is not None]
+
+
 def test_locks(tmp_path: Path) -> None:
     """A journal whose process lives is nobody else's; one that is left is one taker's, once."""
     mine = make_home(tmp_path, "1", "me")
     left = make_home(tmp_path, "2", "dead")
 
-    while_both_live = list(abandoned(tmp_path))
+    while_both_live = abandoned(tmp_path)
     left.release()
     (taken,) = abandoned(tmp_path)
-    while_it_is_taken = list(abandoned(tmp_path))
+    while_it_is_taken = abandoned(tmp_path)
     taken.remove()
 
-    assert (while_both_live, while_it_is_taken, list(abandoned(tmp_path))) == ([], [], [])
+    assert (while_both_live, while_it_is_taken, abandoned(tmp_path)) == ([], [], [])
     assert taken.writer == "dead"
-    assert list(abandoned(tmp_path / "none")) == []
+    assert abandoned(tmp_path / "none") == []
     mine.remove()
     assert list(tmp_path.iterdir()) == []
