@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -116,6 +117,10 @@ class Database:
         self._tasks = Tasks(lambda name, exc: None)
         self._on_change = on_change
         self._is_out = False
+        url = self.engine.url
+        is_file = self.dialect == "sqlite" and url.database not in (None, "", ":memory:")
+        self._path = url.database if is_file else None
+        self._file: os.stat_result | None = None  # what the connections are to, as far as that is known
 
     async def read(self, step: Step[T], *, within_s: float = STEP_S) -> T:
         """
@@ -160,15 +165,38 @@ class Database:
             self._on_change(None)
         return found
 
+    async def _follow_file(self) -> None:
+        """
+        See that the connections are to the file that is there now: SQLite goes on with one that was taken away, and
+        what is written into that is lost.
+
+        Raises:
+            FileNotFoundError: It has been taken away.
+        """
+        if self._path is None:
+            return
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            if self._file is None:
+                return  # it is made by the first connection
+            raise FileNotFoundError("somebody has taken the file away") from None
+        if self._file is not None and not os.path.samestat(found, self._file):
+            await self.engine.dispose()
+        self._file = found
+
     async def _reading(self, step: Step[T]) -> T:
+        await self._follow_file()
         async with self.engine.connect() as connection, connection.begin():
             return await step(connection)
 
     async def _writing(self, step: Step[T]) -> T:
-        async with self._turn or nullcontext(), self.engine.connect() as connection:
-            await connection.execution_options(**{WRITES: True})
-            async with connection.begin():
-                return await step(connection)
+        async with self._turn or nullcontext():
+            await self._follow_file()
+            async with self.engine.connect() as connection:
+                await connection.execution_options(**{WRITES: True})
+                async with connection.begin():
+                    return await step(connection)
 
 
 def first_line(exc: BaseException) -> str:

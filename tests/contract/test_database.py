@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 from pathlib import Path
 
@@ -116,6 +117,32 @@ async def test_caller_that_leaves(database: Database) -> None:
 
     assert task.cancelled()
     assert await database.write(count) == 2
+
+
+async def test_file_that_is_taken_away(tmp_path: Path) -> None:
+    """Nothing is written into a file that nobody will find again; the one that comes back, or another, is used."""
+    path, away = tmp_path / "gateway.db", tmp_path / "away.db"
+    changes: list[StoreUnavailable | None] = []
+    database = Database(f"sqlite:///{path}", changes.append)
+    await database.write(make)
+    await database.write(add)
+    shutil.copy(path, tmp_path / "backup.db")
+
+    path.rename(away)
+    for step in (add, count):
+        with pytest.raises(StoreUnavailable):
+            await (database.write(step) if step is add else database.read(count))
+    was_made = path.exists()
+    away.rename(path)
+    found = await database.read(count)
+    await database.write(lambda connection: add(connection, 2))
+    (tmp_path / "backup.db").rename(path)
+    in_backup = await database.read(count)
+    await database.close()
+
+    assert not was_made
+    assert (found, in_backup) == (1, 1)
+    assert [change is None for change in changes] == [False, True]
 
 
 async def test_two_processes_that_write(tmp_path: Path) -> None:
