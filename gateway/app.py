@@ -17,7 +17,7 @@ from dataclasses import replace
 from gateway import telemetry as events
 from gateway.administration import open_desk
 from gateway.aio import Tasks
-from gateway.bookkeeping import open_janitor, open_journal, open_shelf
+from gateway.bookkeeping import Writer, open_janitor, open_journal, open_shelf
 from gateway.core.accounts import Key
 from gateway.core.catalog import Catalog, Route
 from gateway.core.errors import KEY_CUT, SHUTDOWN, Failure
@@ -172,8 +172,8 @@ class App:
         self._loads = LoadBoard()
         self._drains = Drains(Tasks(self._report_crash))
         self._upstream = AiohttpUpstream(upstream_limits(settings), self._tasks)
-        self._fetcher = GuardedClient(dns_s=settings.upstream.dns_s)
-        self._stills = ProcessStills()
+        self._fetcher, self._stills = GuardedClient(dns_s=settings.upstream.dns_s), ProcessStills()
+        writer = Writer()
         self._stores = open_stores(
             build_keys(settings),
             FileTerms(settings.tiers),
@@ -185,9 +185,9 @@ class App:
             workers=settings.server.workers,
             succeeds=siblings.succeeds,
             redis_url=settings.storage.redis_url,
-            sharing=sharing_rules(settings),
+            sharing=sharing_rules(settings, writer.name),
         )
-        self._journal = open_journal(settings, self._stores, telemetry, metrics, Tasks(self._report_crash))
+        self._journal = open_journal(settings, self._stores, telemetry, metrics, Tasks(self._report_crash), of=writer)
         self._exit_by_s: float | None = None
         self._replays = SqlReplays(self._stores.database, idempotency_rules(settings), self._report_crash)
         self._repeater = Repeater(self._replays, self._stores.counters, room(settings), self._replayed)

@@ -7,6 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -64,8 +65,21 @@ class Keeper(Journal, Protocol):
         """Stop, and bring into the database what can be in *timeout_s*."""
 
 
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A process, among all that there ever are: `name` is what the ledger calls it."""
+
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    started_ns: int = field(default_factory=time.time_ns)
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.pid}:{self.started_ns // 10**9}"
+
+
 def open_journal(
-    settings: Settings, stores: Stores, telemetry: Telemetry, metrics: MetricsRecorder, tasks: Tasks
+    settings: Settings, stores: Stores, telemetry: Telemetry, metrics: MetricsRecorder, tasks: Tasks, *, of: Writer
 ) -> Keeper:
     """
     The journal of this process. To be called inside the running loop.
@@ -73,9 +87,7 @@ def open_journal(
     Raises:
         OSError: Its directory cannot be written to.
     """
-    pid, started_ns = os.getpid(), time.time_ns()
-    host = socket.gethostname()
-    writer = f"{host}:{pid}:{started_ns // 10**9}"
+    writer, own = of.name, f"{of.pid}-{of.started_ns:x}"
     reporter = _Reporter(telemetry, metrics)
     reports = Reports(reporter.refusing, reporter.accepting, metrics.observe_commit)
     carrier = Carrier(
@@ -85,7 +97,7 @@ def open_journal(
     bill = settings.stream.bill_interrupted
     if settings.ledger.durability == "redis-stream":
         return StreamKeeper(
-            StreamRules(f"{host}-{pid}-{started_ns:x}", writer, bill),
+            StreamRules(f"{of.host}-{own}", writer, bill),
             StreamStore(settings.storage.redis_url),
             carrier,
             stores.counters,
@@ -95,7 +107,7 @@ def open_journal(
             tasks=tasks,
         )
     return SpoolKeeper(
-        SpoolRules(spool_directory(settings), f"{pid}-{started_ns:x}", writer, settings.ledger.fsync, bill),
+        SpoolRules(spool_directory(settings), own, writer, settings.ledger.fsync, bill),
         carrier,
         stores.counters,
         reports=reports,

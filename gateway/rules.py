@@ -91,7 +91,7 @@ def admission_rules(settings: Settings, catalog: Catalog) -> AdmissionRules:
     return AdmissionRules(catalog.modes, limits.stop_margin_tokens, limits.assumed_output_tokens)
 
 
-def sharing_rules(settings: Settings) -> SharingRules:
+def sharing_rules(settings: Settings, owner: str) -> SharingRules:
     limits = settings.limits
     return SharingRules(
         timeout_s=limits.redis_timeout_ms / 1000,
@@ -100,6 +100,7 @@ def sharing_rules(settings: Settings) -> SharingRules:
         hold_ms=int(limits.hold_s * 1000),
         rejoin_ms=int(limits.rejoin_s * 1000),
         blind_s=limits.blind_s,
+        owner=owner,
     )
 
 

@@ -157,6 +157,10 @@ class Book:
             self._early.setdefault(record.request_id, {}).setdefault(record.attempt, record.way)
         return None
 
+    def knows(self, request_id: str) -> bool:
+        """Whether there was a record of its admission or its end."""
+        return request_id in self.open or request_id in self._ended
+
     def forget(self) -> None:
         """Drop what is only there for records out of their order."""
         self._ended.clear()

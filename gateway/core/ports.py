@@ -143,6 +143,15 @@ class Counters(Protocol):
         """What these have spent is in the ledger now, from where lost counters are loaded; what was settled and is not
         has to be told to them again. Never blocks, never raises."""
 
+    async def held_by(self, owner: str) -> Collection[str]:
+        """
+        The requests that the process *owner* has admitted and for which something is held still; none where that ends
+        with its process.
+
+        Raises:
+            StoreUnavailable: That cannot be told now.
+        """
+
     def standing(self, key: Key) -> Limits:
         """Where *key* stood last, as far as this process has seen: for answers to what was never admitted."""
 

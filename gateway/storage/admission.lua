@@ -104,7 +104,8 @@ local function book(one, request, amount)
 end
 
 -- Holds --------------------------------------------------------------------------------------------------------------
--- In lines: holder, opened ("again" where it was told again), reserved; name, period, is_money, amount of each account.
+-- In lines: holder, opened ("again" where it was told again), reserved, the process that admitted the request; name,
+-- period, is_money, amount of each account.
 -- By epoch: a server that took over, or came back with its data, has holds whose accounts do not count them any more.
 
 local function hold_key(request)
@@ -118,20 +119,24 @@ local function hold(request, fields, hold_ms)
   call('PEXPIRE', PREFIX .. 'open', KEPT)
 end
 
+local function lines_of(text)
+  local fields = {}
+  for field in string.gmatch(text .. '\n', '(.-)\n') do fields[#fields + 1] = field end
+  return fields
+end
+
 local function taken_hold(request)
   local key = hold_key(request)
   local text = call('GET', key)
   call('ZREM', PREFIX .. 'open', request)
   if not text then return nil end
   call('DEL', key)
-  local fields = {}
-  for field in string.gmatch(text .. '\n', '(.-)\n') do fields[#fields + 1] = field end
-  return fields
+  return lines_of(text)
 end
 
 -- Books *spent*, or where there is none what was held.
 local function close_hold(request, fields, spent)
-  for at = 4, #fields, 4 do
+  for at = 5, #fields, 4 do
     local one = stored(fields[at])
     if one and one.period == tonumber(fields[at + 1]) then
       local held = tonumber(fields[at + 3])
@@ -178,7 +183,7 @@ local function admit()
   local need = {['1'] = tonumber(ARGV[14]), ['0'] = tonumber(ARGV[16])}
   local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
   local looks = STEP == 'look'
-  if not looks and #ARGV > 17 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
+  if not looks and #ARGV > 18 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
     return {'wait', whole(now), epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0, 0}
   end
 
@@ -192,7 +197,7 @@ local function admit()
     running = call('ZCARD', places)
   end
   local accounts = {}
-  for at = 18, #ARGV, 5 do
+  for at = 19, #ARGV, 5 do
     local one = tally(ARGV[at], ARGV[at + 1])
     one.name, one.money, one.limit, one.hard = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4] == '1'
     accounts[#accounts + 1] = one
@@ -258,7 +263,7 @@ local function admit()
     running = running + 1
   end
   if #accounts > 0 or reserved > 0 then
-    local fields = {holder, tokens and whole(tokens.opened) or '0', whole(reserved)}
+    local fields = {holder, tokens and whole(tokens.opened) or '0', whole(reserved), ARGV[18]}
     for _, one in ipairs(accounts) do
       local amount = one.hard and granted[one.money] or 0
       one.held = one.held + amount
@@ -325,11 +330,11 @@ local function renew()
   return missing
 end
 
--- ARGV: hold, request, holder; name, period, its number, is_money and amount of each account.
+-- ARGV: hold, request, holder, process; name, period, its number, is_money and amount of each account.
 local function register()
-  local request, fields = ARGV[4], {ARGV[5], 'again', '0'}
+  local request, fields = ARGV[4], {ARGV[5], 'again', '0', ARGV[6]}
   if call('EXISTS', hold_key(request)) == 1 then return epoch end
-  for at = 6, #ARGV, 5 do
+  for at = 7, #ARGV, 5 do
     local one = tally(ARGV[at], ARGV[at + 1])
     if one.period == tonumber(ARGV[at + 2]) then
       one.held = one.held + tonumber(ARGV[at + 4])
@@ -364,6 +369,16 @@ local function load()
   return epoch
 end
 
+-- ARGV: process. Returns the requests that it admitted and that hold something.
+local function held()
+  local found = {}
+  for _, request in ipairs(call('ZRANGE', PREFIX .. 'open', 0, -1)) do
+    local text = call('GET', hold_key(request))
+    if text and lines_of(text)[4] == ARGV[3] then found[#found + 1] = request end
+  end
+  return found
+end
+
 local function pending()
   return call('HKEYS', beside(tally(ARGV[3], ARGV[4]), 'pending'))
 end
@@ -390,6 +405,6 @@ end
 
 local steps = {
   admit = admit, look = admit, settle = settle, renew = renew, register = register, load = load, pending = pending,
-  tick = tick,
+  tick = tick, held = held,
 }
 return steps[STEP]()

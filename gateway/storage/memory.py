@@ -118,6 +118,10 @@ class MemoryCounters:
     def written(self, request_ids: Iterable[str]) -> None:
         """Nothing: these counters are lost only with all that was settled in them."""
 
+    async def held_by(self, owner: str) -> Collection[str]:
+        """None: what a process holds ends with it."""
+        return ()
+
     def standing(self, key: Key) -> Limits:
         limits = self._entitlements.of(key, None)
         return limits_of(self._machine.standing(limits, self._now_ms()), limits, self._whole.of(key, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from msgspec.structs import replace
@@ -116,6 +116,13 @@ class RedisCounters:
         """See the port."""
         self._upkeep.written(request_ids)
 
+    async def held_by(self, owner: str) -> Collection[str]:
+        """See the port."""
+        try:
+            return frozenset(map(str, await self._upkeep.ask(redis_script.held(owner))))
+        except RedisFailed as exc:
+            raise StoreUnavailable(f"Redis: {exc.code}") from exc
+
     def standing(self, key: Key) -> Limits:
         """Where *key* stood last in this process; all of its rate where its minute is over or it was not seen."""
         rpm, tpm = key.tier.rpm, key.tier.tpm
@@ -148,7 +155,7 @@ class RedisCounters:
         rejoin_ms, end_s = rules.rejoin_ms, loop.time() + rules.rejoin_ms / 1000 + _WAIT_MORE_S
         loads = 0
         while loads < _LOADS:
-            words = redis_script.admit(order, limits, (rules.lease_ms, rules.hold_ms, rejoin_ms))
+            words = redis_script.admit(order, limits, (rules.lease_ms, rules.hold_ms, rejoin_ms), owner=rules.owner)
             try:
                 verdict = await self._ask(words, limits)
             except BaseException as exc:  # the caller has left, or there was no answer: it may have been admitted

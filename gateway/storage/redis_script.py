@@ -38,20 +38,23 @@ def evalsha(step: Iterable[Word]) -> tuple[Word, ...]:
     return ("EVALSHA", digest(), 1, EPOCH_KEY, *step)
 
 
-def admit(order: Order, limits: Entitlement, times_ms: tuple[int, int, int], at_ms: int = 0) -> list[Word]:
+def admit(
+    order: Order, limits: Entitlement, times_ms: tuple[int, int, int], at_ms: int = 0, *, owner: str = ""
+) -> list[Word]:
     """
     Args:
         times_ms: How long places and holds last, and how long calls that draw on accounts wait for a new epoch.
+        owner: The process that asks, see `held`.
     """
-    return ["admit", at_ms, *times_ms, *_asked(order, limits)]
+    return ["admit", at_ms, *times_ms, *_asked(order, limits, owner)]
 
 
 def look(order: Order, limits: Entitlement, at_ms: int = 0) -> list[Word]:
     """As `admit`, taking nothing."""
-    return ["look", at_ms, 0, 0, 0, *_asked(order, limits)]
+    return ["look", at_ms, 0, 0, 0, *_asked(order, limits, "")]
 
 
-def _asked(order: Order, limits: Entitlement) -> list[Word]:
+def _asked(order: Order, limits: Entitlement, owner: str) -> list[Word]:
     rate, tpm, inflight = limits.rate, limits.tpm, limits.inflight
     words: list[Word] = [
         order.request_id,
@@ -64,6 +67,7 @@ def _asked(order: Order, limits: Entitlement) -> list[Word]:
         order.nano_usd.floor,
         order.weighted.need,
         order.weighted.floor,
+        owner,
     ]
     for account in limits.accounts:
         words += account.name, account.period, int(account.is_money), account.limit, int(account.is_hard)
@@ -102,12 +106,17 @@ def renew(requests: Iterable[Open], lease_ms: int, hold_ms: int, at_ms: int = 0)
     return words
 
 
-def register(open_: Open, hold_ms: int, at_ms: int = 0) -> list[Word]:
+def register(open_: Open, hold_ms: int, at_ms: int = 0, *, owner: str = "") -> list[Word]:
     """Replies the epoch."""
-    words: list[Word] = ["register", at_ms, hold_ms, open_.request_id, open_.holder]
+    words: list[Word] = ["register", at_ms, hold_ms, open_.request_id, open_.holder, owner]
     for part in open_.parts:
         words += part.account.name, part.account.period, part.period, int(part.account.is_money), part.amount
     return words
+
+
+def held(owner: str, at_ms: int = 0) -> list[Word]:
+    """Replies the ids of requests that hold something, of those that the process *owner* has admitted."""
+    return ["held", at_ms, owner]
 
 
 def pending(account: Account, at_ms: int = 0) -> list[Word]:

@@ -43,6 +43,7 @@ class SharingRules:
         lease_ms: How long places are held without renewal, `hold_ms` money and tokens; see `Admission`.
         rejoin_ms: How long calls that draw on accounts wait after the birth of an epoch.
         blind_s: How long this process's part of the limits counts while Redis does not answer.
+        owner: This process, by the name that its journal has for it; for whoever takes that over.
     """
 
     timeout_s: float = 0.1
@@ -51,6 +52,7 @@ class SharingRules:
     hold_ms: int = 900_000
     rejoin_ms: int = 5_000
     blind_s: float = 60.0
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +295,7 @@ class Upkeep:
             missing = set(await self._step(link, redis_script.renew(batch, rules.lease_ms, rules.hold_ms)))
             for open_ in batch:
                 if open_.parts and open_.request_id in missing and open_.request_id in self.open:
-                    link.send(*redis_script.evalsha(redis_script.register(open_, rules.hold_ms)))
+                    link.send(*redis_script.evalsha(redis_script.register(open_, rules.hold_ms, owner=rules.owner)))
 
     async def _tell_again(self) -> None:
         """All that is remembered, in parts: others want to be served meanwhile."""

@@ -13,7 +13,7 @@ import pytest_asyncio
 from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
 from gateway.core.journal import Admitted, Record, decode
-from gateway.core.ports import StoreUnavailable
+from gateway.core.ports import Spent, StoreUnavailable
 from gateway.storage.journal import stream_store
 from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.spool import Reports
@@ -240,3 +240,24 @@ async def test_a_loop_that_is_held_up(house: House) -> None:
     await keeper.close(SOON_S)
 
     assert set(house.shelf.entries) == {"r1", "r2", "r3"}
+
+
+async def test_what_is_held_of_the_dead(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dead process had not come to record is given back, and of an old end its last word is said again."""
+    monkeypatch.setattr(stream_store, "LEASE_MS", 300)
+    dead, other = house.keeper("dead"), house.keeper("other")
+    dead.start()
+    await dead.admit(admission("old"))
+    house.shelf.is_away = True
+    dead.record(ended("old", settled_ms=int(NOW_S * 1000) - 61_000))
+    await asyncio.sleep(0.3)  # it is written
+    await stop(dead)
+    house.counters.held = {"writer-dead": ["old", "unrecorded"]}
+    house.shelf.is_away = False
+
+    monkeypatch.setattr(stream_store, "LEASE_MS", 15_000)
+    other.start()
+    await house.shelf.has(1)
+    await other.close(SOON_S)
+
+    assert house.counters.settled == {"old": Spent(33, 33, 41_000), "unrecorded": Spent()}

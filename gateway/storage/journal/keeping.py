@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from gateway.aio import Tasks
 from gateway.core.booking import Admission
 from gateway.core.exchange import Place
 from gateway.core.journal import Book, Settled, reconcile
-from gateway.core.ports import Counters, Spent
+from gateway.core.ports import Counters, Spent, StoreUnavailable
 from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, Carrier
 from gateway.storage.journal.homes import Home, journals_in, make_home, put_aside, take
@@ -34,6 +34,8 @@ ADOPT_S = 2.0  # between two looks for journals of dead processes
 # What ended longer ago has been settled by its own process; what is younger may not have been when that died. Within
 # the two minutes for which counters know a request again.
 RESETTLE_S = 60.0
+# For counters that are away, to say what a dead process holds; its rows wait for as long.
+HELD_S, HELD_AGAIN_S = 5.0, 0.5
 _FLUSH_S = 1.0  # for the last records: a disk takes milliseconds
 
 
@@ -225,15 +227,19 @@ class SpoolKeeper:
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
         is_removed = False
         try:
-            left, recent = await _in_thread(self._read_through, home)
+            left, recent, book = await _in_thread(self._read_through, home)
             if home.path not in self._counted:  # again later, they would count it again
                 self._counted.add(home.path)
                 for receipt in (*recent, *left):
                     self._counters.settle(receipt.request_id, spent_of(receipt))
+            held = await still_held(self._counters, home.writer, book.knows)
             reader, ended = Reader(home.path), 0
             while (piece := await _in_thread(reader.next, MOST)) is not None:
                 self._tell_of_damage(home, piece)
                 entries = [Entry(receipt, home.writer) for receipt in _ends(piece)]
+                for entry in entries:
+                    if entry.receipt.request_id in held:
+                        self._counters.settle(entry.receipt.request_id, spent_of(entry.receipt))
                 await self._carrier.carry(entries)
                 ended += len(entries)
             for start in range(0, len(left), MOST):
@@ -245,8 +251,9 @@ class SpoolKeeper:
             if not is_removed:
                 home.release()
 
-    def _read_through(self, home: Home) -> tuple[list[Receipt], list[Receipt]]:
-        """The ends of what was open, as far as they can be told, and those that were young when the process died."""
+    def _read_through(self, home: Home) -> tuple[list[Receipt], list[Receipt], Book]:
+        """The ends of what was open, as far as they can be told, those that were young when the process died, and what
+        there are records of."""
         book, slots, recent = Book(), read_slots(home.path), list[Receipt]()
         now_ms = int(self._epoch_s() * 1000)
         reader = Reader(home.path)
@@ -261,7 +268,7 @@ class SpoolKeeper:
             left.append(
                 reconcile(case, progress, bill_interrupted=self._rules.bill_interrupted, now_ms=now_ms)
             )  # fmt: skip
-        return left, recent
+        return left, recent, book
 
     def _tell_of_damage(self, home: Home, piece: Piece) -> None:
         for damage in piece.found:
@@ -299,6 +306,26 @@ def _remove_before(path: Path, segment: int) -> None:
 async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What *call* gives; files are read, and thousands of records, while others are served."""
     return await asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
+
+
+async def still_held(counters: Counters, writer: str, is_recorded: Callable[[str], bool]) -> Collection[str]:
+    """
+    The recorded requests of the dead process *writer* for which something is held all the same: its last word on them
+    was lost. What it had not come to record was never sent to a provider, and is given back at once.
+    """
+    end_s = asyncio.get_running_loop().time() + HELD_S
+    while True:
+        try:
+            held = await counters.held_by(writer)
+            break
+        except StoreUnavailable:
+            if asyncio.get_running_loop().time() >= end_s:
+                return ()  # counters take it to be spent some time
+            await asyncio.sleep(HELD_AGAIN_S)
+    for request_id in held:
+        if not is_recorded(request_id):
+            counters.settle(request_id, Spent())
+    return {request_id for request_id in held if is_recorded(request_id)}
 
 
 def spent_of(receipt: Receipt) -> Spent:

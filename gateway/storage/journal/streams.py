@@ -24,7 +24,7 @@ from gateway.core.journal import Admitted, Book, Opened, Progress, Record, Settl
 from gateway.core.ports import Counters, StoreUnavailable
 from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, Carrier
-from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, spent_of
+from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, spent_of, still_held
 from gateway.storage.journal.slots import MAX_SENT, way_of
 from gateway.storage.journal.spool import SOON_S, Reports
 from gateway.storage.journal.stream_store import Id, StreamStore
@@ -353,6 +353,9 @@ class StreamKeeper:
             for receipt in (*ended, *left):
                 if receipt.settled_ms >= (self._epoch_s() - RESETTLE_S) * 1000:
                     self._counters.settle(receipt.request_id, spent_of(receipt))
+            known = {receipt.request_id: receipt for receipt in (*ended, *left)}
+            for request_id in await still_held(self._counters, writer, known.__contains__):
+                self._counters.settle(request_id, spent_of(known[request_id]))
             entries = [Entry(receipt, writer) for receipt in (*ended, *left)]
             for start in range(0, len(entries), MOST):
                 await self._carrier.carry(entries[start : start + MOST])

@@ -71,12 +71,20 @@ class Counters(MemoryCounters):
         super().__init__(lambda: NOW_S)
         self.settled: dict[str, Spent] = {}
         self.known: list[str] = []
+        self.held: dict[str, list[str]] = {}
+        self.is_away = False
 
     def settle(self, request_id: str, spent: Spent) -> None:
         self.settled[request_id] = spent
 
     def written(self, request_ids: Iterable[str]) -> None:
         self.known.extend(request_ids)
+
+    async def held_by(self, owner: str) -> list[str]:
+        if self.is_away:
+            self.is_away = False
+            raise StoreUnavailable("away")
+        return self.held.get(owner, [])
 
 
 class House:
@@ -252,6 +260,25 @@ async def test_old_ends_are_not_counted_again(house: House) -> None:
     await other.close(SOON_S)
 
     assert house.counters.settled == {}
+
+
+async def test_what_is_held_of_the_dead(house: House) -> None:
+    """Nothing that a dead process holds waits for its expiry: what it had not come to record it had sent nowhere, and
+    of an end, however old, its last word may have been lost. Counters that are away for a moment are asked again."""
+    dead = house.keeper()
+    for name, age_ms in (("old", 61_000), ("other", 61_000)):
+        await dead.admit(admission(name))
+        dead.record(ended(name, settled_ms=int(NOW_S * 1000) - age_ms))
+    await house.dies(dead)
+    house.counters.held = {"writer-1": ["old", "unrecorded"], "writer-2": ["living"]}
+    house.counters.is_away = True
+
+    other = house.keeper()
+    other.start()
+    await house.shelf.has(2)
+    await other.close(SOON_S)
+
+    assert house.counters.settled == {"old": Spent(33, 33, 41_000), "unrecorded": Spent()}
 
 
 async def test_a_damaged_file(house: House) -> None:
