@@ -46,7 +46,12 @@ class Order:
 
 @dataclass(slots=True)
 class Stage:
-    """Everything that runs; `database` and `redis` are None where the gateway has none beside it."""
+    """
+    Everything that runs; `database` and `redis` are None where the gateway has none beside it.
+
+    Attributes:
+        loses_s: See `Evidence`.
+    """
 
     provider: ProviderProcess
     service: Service
@@ -55,6 +60,7 @@ class Stage:
     config: Path
     database: Database | None = None
     redis: Redis | None = None
+    loses_s: float = 0.0
     acts: dict[Kind, Callable[[float], Awaitable[None]]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +136,7 @@ async def soak(order: Order, stage: Stage) -> Soaked:
         books=await read_books(stage.database_url),
         kills_s=stage.service.kills_s,
         budgets=stage.budgets(),
+        loses_s=stage.loses_s,
     )
     return Soaked(evidence, rest, time.monotonic() - begun_s, stage.service.problems, disturbing.result())
 

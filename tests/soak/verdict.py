@@ -49,6 +49,8 @@ class Evidence:
     Attributes:
         kills_s: When a process was killed, by the clock of `Told.sent_s`.
         budgets: Nano-USD that a key may spend, by its id.
+        loses_s: How long before a kill an attempt may have begun of which nothing came to be on record: with a journal
+            in Redis what a process writes is on its way there, and is lost with it; one on disk has it at once.
     """
 
     visits: Mapping[str, Visit]
@@ -57,6 +59,7 @@ class Evidence:
     books: Books
     kills_s: Sequence[float] = ()
     budgets: Mapping[str, int] = field(default_factory=dict)
+    loses_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -105,10 +108,16 @@ class Account:
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of it: figures by name, in the order in which they are to be read, and everything that is wrong."""
+    """
+    What came of it: figures by name, in the order in which they are to be read, and everything that is wrong.
+
+    Attributes:
+        lost: Calls of which an attempt was lost with its process, as `Evidence.loses_s` has it.
+    """
 
     figures: dict[str, object] = field(default_factory=dict)
     offences: list[Offence] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
 
     def blame(self, rule: str, marker: str, detail: object = "") -> None:
         self.offences.append(Offence(rule, marker, str(detail)))
@@ -128,6 +137,7 @@ def judge(evidence: Evidence) -> Verdict:
             continue
         mine = accounts.get(marker, [])
         seen = sorted(attempts.get(marker, ()), key=lambda attempt: attempt.arrived_s)
+        seen = _without_lost(marker, mine, seen, evidence, verdict)
         for account, pairs in _matched(marker, mine, seen, verdict):
             _judge_account(visit, account, verdict)
             exact += _judge_tokens(visit, account, pairs, verdict, cut, killed)
@@ -144,6 +154,7 @@ def judge(evidence: Evidence) -> Verdict:
         "attempts seen by the provider": len(evidence.attempts),
         "attempts in the ledger": sum(row.kind == "cost" for row in evidence.books.ledger),
         "missing": sum(offence.rule == "missing" for offence in verdict.offences),
+        "lost with their process": len(verdict.lost),
         "extra": sum(offence.rule == "extra" for offence in verdict.offences),
         "charges": len(rows),
         "exact to the token and nano-USD": exact,
@@ -223,6 +234,19 @@ def _told_by_marker(told: Sequence[Told]) -> dict[str, list[Told]]:
     for answer in told:
         out[answer.marker].append(answer)
     return dict(out)
+
+
+def _without_lost(
+    marker: str, accounts: list[Account], seen: list[Attempt], evidence: Evidence, verdict: Verdict
+) -> list[Attempt]:  # fmt: skip
+    """*seen* without what may be missing: no more than is, and nothing but what had begun just before a kill."""
+    missing = len(seen) - sum(len(account.costs) for account in accounts)
+    doomed = [one for one in seen if any(0 <= at_s - one.arrived_s <= evidence.loses_s for at_s in evidence.kills_s)]
+    if missing <= 0 or len(doomed) < missing:
+        return seen
+    verdict.lost.add(marker)
+    lost = doomed[-missing:]
+    return [one for one in seen if one not in lost]
 
 
 def _matched(
@@ -336,6 +360,8 @@ def _judge_told(
         if answer.seen == "lost" and answer.status and not _killed(answer, evidence.kills_s):
             verdict.blame("no end", marker, answer)
         if answer.seen != "whole" or answer.cost_nano_usd is None:
+            continue
+        if marker in verdict.lost and sum(row.cost_nano_usd for row in charges) <= answer.cost_nano_usd:
             continue
         if not any(_agrees(row, answer.cost_nano_usd) for row in charges):
             verdict.blame("told and charged differ", marker, f"{answer} {charges}")
