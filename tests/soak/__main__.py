@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -57,6 +59,17 @@ def acts(calls: int, seed: int, rounds: int, outage_s: float) -> dict[str, Calla
     }
 
 
+async def interruptible(act: Awaitable[Verdict]) -> Verdict:
+    """What *act* comes to. SIGTERM cancels it, so that everything which it has started ends before we do."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await act
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
 def main() -> int:
     """Run what the command line asks for; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Hold the books against each other.")
@@ -72,7 +85,10 @@ def main() -> int:
         parser.error(f"no such: {', '.join(sorted(strange))}")
     offences = 0
     for name in names:
-        verdict = uvloop.run(known[name]())
+        try:
+            verdict = uvloop.run(interruptible(known[name]()))
+        except asyncio.CancelledError:
+            return 128 + signal.SIGTERM
         print(rendered(f"{name}, seed {given.seed}", verdict), flush=True)
         offences += len(verdict.offences)
     return 1 if offences else 0

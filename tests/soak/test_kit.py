@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections import Counter
 from itertools import permutations
 from pathlib import Path
@@ -10,13 +13,14 @@ from pathlib import Path
 import pytest
 import toktok
 
+from tests.support import proc
 from tests.support.config import Config
 from tests.support.gateway import PLAIN, Gateway
 from tests.support.postgres import PostgresError, cluster
 
 from .customers import Customers
 from .plan import EVERYDAY, FULL, plan
-from .processes import provider_process
+from .processes import ROOT, provider_process
 from .script import ENCODING, WORDS, Script, script_of
 from .stores import Database
 from .visits import Visit, visit, visits
@@ -126,3 +130,31 @@ async def test_both_sides(tmp_path: Path, config: Config) -> None:
     assert set(seen) == {"whole", "left", "broken", "refused"}
     assert set(by_end) == {"finished", "cut", "left", "refused"}
     assert all(told.cost_nano_usd is not None for told in customers_.told if told.seen == "whole")
+
+
+def said_by(pid: int) -> bytes:
+    """What the process *pid* runs; b"" where there is none."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.alone
+async def test_sigterm_leaves_nothing_behind() -> None:
+    """A soak that is told to go takes its gateway and its provider along."""
+    soak = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.soak", "--only", "alone", "--calls", "100000"), cwd=ROOT, env={**os.environ}
+    )
+    try:
+        async with asyncio.timeout(60):
+            while b"gateway\0serve" not in b" ".join(map(said_by, pids := proc.tree(soak.pid))):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)  # the kernel tells nobody
+            soak.send_signal(signal.SIGTERM)
+            code = await soak.wait()
+    finally:
+        left = [pid for pid in pids if said_by(pid)]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+
+    assert (code, left) == (128 + signal.SIGTERM, [])
