@@ -13,11 +13,13 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.aio import Tasks
 from gateway.core.exchange import Answer
@@ -107,6 +109,8 @@ class SqlReplays:
         self._endings: deque[_Ending] = deque()
         self._queued_bytes = 0
         self._writer: asyncio.Task[None] | None = None
+        self._asked: list[tuple[Claim, asyncio.Future[Claimed | None]]] = []
+        self._asker: asyncio.Task[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     # -- the port --
@@ -185,11 +189,47 @@ class SqlReplays:
         return found
 
     async def _ask(self, claim: Claim) -> Claimed | None:
-        """What becomes of *claim*; None where the database does not say so."""
+        """
+        What becomes of *claim*; None where the database does not say so.
+
+        SQLite lets writers in one after the other, each of which waits for the disk. Claims that come while one is
+        written go together in the next transaction: else, in a burst, each would wait for all before it.
+        """
+        if self._database.dialect != "sqlite":
+            return (await self._claimed([claim]))[0]
+        future: asyncio.Future[Claimed | None] = asyncio.get_running_loop().create_future()
+        self._asked.append((claim, future))
+        if self._asker is None:
+            self._asker = self._tasks.spawn(self._ask_all(), name="idempotency claims")
+        return await future
+
+    async def _ask_all(self) -> None:
+        """Ask for the claims that wait, `BATCH` of them at a time. Where that fails, those who wait are told."""
+        asked: list[tuple[Claim, asyncio.Future[Claimed | None]]] = []
         try:
-            return await self._database.write(partial(self._rows.claim, claim))
+            while self._asked:
+                asked, self._asked = self._asked[:BATCH], self._asked[BATCH:]
+                found = await self._claimed([claim for claim, _ in asked])
+                for (_, future), said in zip(asked, found, strict=True):
+                    if not future.done():
+                        future.set_result(said)
+        except BaseException as exc:  # theirs, whatever it is
+            waiting, self._asked = [*asked, *self._asked], []
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(exc)
+            raise
+        finally:
+            self._asker = None
+
+    async def _claimed(self, claims: Sequence[Claim]) -> list[Claimed | None]:
+        async def step(connection: AsyncConnection) -> list[Claimed | None]:
+            return [await self._rows.claim(claim, connection) for claim in claims]
+
+        try:
+            return await self._database.write(step)
         except StoreUnavailable:
-            return None
+            return [None] * len(claims)
 
     def _forget(self, hold: _Hold) -> None:
         place = (hold.claim.tenant, hold.claim.name)

@@ -185,6 +185,17 @@ async def test_one_question_for_all(process: Process, database: Database) -> Non
     assert len([statement for statement in asked if statement.startswith("INSERT INTO idempotency")]) == 2
 
 
+async def test_a_burst_waits_once(process: Process, database: Database) -> None:
+    """Calls of many names that come at once do not wait for the disk one after the other (SQLite)."""
+    here, commits = process(), list[object]()
+    event.listen(database.engine.sync_engine, "commit", commits.append)
+
+    found = await asyncio.gather(*(here.claim(claim(f"req_{number}", name=b"%d" % number)) for number in range(40)))
+
+    assert found == ["claimed"] * 40
+    assert len(commits) <= 3 or database.dialect != "sqlite"
+
+
 async def test_the_process_died(process: Process, database: Database) -> None:
     """A claim that was not renewed for the length of a lease is taken over, by one of those who ask."""
     dead, here, there = process(), process(), process()
