@@ -136,7 +136,7 @@ class StreamKeeper:
         self._wake, self._news = asyncio.Event(), asyncio.Event()
         self._flush: asyncio.TimerHandle | None = None
         self._running: list[asyncio.Task[None]] = []
-        self._has_failed = False
+        self._has_failed = self._is_stuck = False
         self._turn = asyncio.Lock()  # to write: what is on its way is newer than all that is known to be there
         self._newest: Id = _FIRST  # of these
         self._read_to: Id = _FIRST
@@ -161,14 +161,15 @@ class StreamKeeper:
         self._open[admission.request_id] = place
         self._queue.append(_Waiting(payload, place, future, is_first=True))
         self._wake.set()
-        patience = Patience(ADMIT_S, partial(self._refuse, future))
+        patience = Patience(ADMIT_S, partial(self._refuse, [future])) if self._is_stuck else None
         try:
             await future
         except StoreUnavailable:
             self._open.pop(admission.request_id, None)
             raise
         finally:
-            patience.cancel()
+            if patience is not None:
+                patience.cancel()
         return place
 
     def record(self, receipt: Receipt) -> None:
@@ -203,12 +204,18 @@ class StreamKeeper:
 
     # -- writing --
 
-    def _refuse(self, future: asyncio.Future[None]) -> None:
-        """The call goes elsewhere. Its record may come to be written all the same: the end that follows closes it."""
-        if not future.done():
-            exc = StoreUnavailable(f"Redis has not answered for {ADMIT_S} s")
-            future.set_exception(exc)
-            self._tell(exc)
+    def _silent(self, batch: list[_Waiting]) -> None:
+        """Redis does not answer: those who wait for *batch* are refused, and those who wait behind it."""
+        self._is_stuck = True
+        self._refuse([one.future for one in (*batch, *self._queue) if one.future is not None])
+
+    def _refuse(self, futures: Sequence[asyncio.Future[None]]) -> None:
+        """The calls go elsewhere. Their records may be written all the same: the ends that follow close them."""
+        for future in futures:
+            if not future.done():
+                exc = StoreUnavailable(f"Redis has not answered for {ADMIT_S} s")
+                future.set_exception(exc)
+                self._tell(exc)
 
     def _tell(self, exc: StoreUnavailable) -> None:
         if not self._has_failed:
@@ -254,7 +261,7 @@ class StreamKeeper:
         gone: dict[str, bytes | None] = {one.ended: None for one in batch if one.ended is not None}
         if not batch and not places:
             return
-        began_s = self._loop.time()
+        began_s, patience = self._loop.time(), Patience(ADMIT_S, partial(self._silent, batch))
         try:
             ids = await self._store.append(self._rules.name, [one.payload for one in batch], {**places, **gone})
         except StoreUnavailable as exc:
@@ -263,6 +270,9 @@ class StreamKeeper:
         except BaseException:
             self._queue[:0] = batch
             raise
+        finally:
+            patience.cancel()
+            self._is_stuck = False
         for place in moved:
             place.has_moved = False
         for one, number in zip(batch, ids, strict=True):
