@@ -186,7 +186,9 @@ async def _quiet(stage: Stage, rest: Rest) -> None:
     seen: Books | None = None
     while time.monotonic() < end_s:
         books = await read_books(stage.database_url)
-        rest.left = await leftovers(stage.service.gateway, stage.provider, stage.redis)
+        rest.left = await leftovers(
+            stage.service.gateway, stage.provider, stage.redis, len(stage.service.workers())
+        )
         is_still = seen is not None and len(seen.ledger) == len(books.ledger)
         if is_still and not any(rest.left.values()):
             break

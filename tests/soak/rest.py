@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gateway.storage.journal.stream_store import REGISTRY
 from tests.support.gateway import Gateway
 from tests.support.redis import Redis
 
@@ -33,8 +34,10 @@ class Rest:
     verified: tuple[int, str] | None = None
 
 
-async def leftovers(gateway: Gateway, provider: ProviderProcess, redis: Redis | None) -> dict[str, int]:
-    """What still is open or held."""
+async def leftovers(
+    gateway: Gateway, provider: ProviderProcess, redis: Redis | None, workers: int
+) -> dict[str, int]:  # fmt: skip
+    """What still is open or held, where *workers* processes serve."""
     metrics = await gateway.metrics()
     return {
         "streams": int(metrics.value("gateway_open_streams")),
@@ -42,7 +45,13 @@ async def leftovers(gateway: Gateway, provider: ProviderProcess, redis: Redis | 
         "sockets to the provider": gateway.sockets(provider.port),
         "sockets of customers": gateway.client_sockets(),
         **(held(redis) if redis is not None else {}),
+        **({"journals of the dead": max(0, journals(redis) - workers)} if redis is not None else {}),
     }
+
+
+def journals(redis: Redis) -> int:
+    """Those that are in Redis: of a process that died one is taken over when its lease has ended."""
+    return _whole(redis.command("HLEN", REGISTRY))
 
 
 def held(redis: Redis) -> dict[str, int]:
