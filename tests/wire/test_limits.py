@@ -133,10 +133,10 @@ async def test_lim_09_a_used_up_budget_is_asked_for_once(tmp_path: Path) -> None
                 with pytest.raises(openai.APIStatusError) as caught:
                     await sdk.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
                 assert caught.value.status_code == 402
-        await it.gateway.settled(3)
+        await it.gateway.settled(2)
         await it.client.request("GET", "/v1/models")
 
-        assert len([line for line in it.gateway.log if line["event"] == "exchange.settled"]) == 3
+        assert len([line for line in it.gateway.log if line["event"] == "exchange.settled"]) == 2
         assert it.provider.requests == []
 
 

@@ -21,6 +21,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.ports import Sink
 from gateway.dialects.openai_chat import read_call
 from gateway.http.playground import Playground, Run
+from gateway.http.sinks import StreamSink
 from gateway.pipeline.services import Deadlines, Services
 from gateway.siblings import Siblings
 from tests.support.door import open_door, request
@@ -39,7 +40,7 @@ async def run_by(
     clock = SimpleNamespace(monotonic_s=time.monotonic)
     services = SimpleNamespace(deadlines=Deadlines(), clock=clock, headers=lambda exchange, receipt: ())
     each = {panel: replace(lead, request_id=f"req_1-{panel}", attempts=[]) for panel in "ab"}
-    made = Run("run_1", request, cast(Services, services), lead, each)
+    made = Run("run_1", StreamSink(request), cast(Services, services), lead, each)
     left.append(weakref.ref(made))
     answer = await Playground(tasks, Siblings()).run(made, relay)
     assert isinstance(answer, web.StreamResponse)

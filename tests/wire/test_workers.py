@@ -224,7 +224,8 @@ async def test_sighup_with_a_bad_file(text: str, problem: str, tmp_path: Path) -
 # The real command, in which settings can be read once and every further time meets a bug.
 READS_ONCE = """
 import gateway.__main__ as entry
-load, calls = entry.load, []
+import gateway.commands.configured as configured
+load, calls = configured.load, []
 
 def once(*args, **more):
     calls.append(1)
@@ -232,7 +233,7 @@ def once(*args, **more):
         raise KeyError("a bug of ours")
     return load(*args, **more)
 
-entry.load = once
+entry.load = configured.load = once
 entry.main()
 """
 
