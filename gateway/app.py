@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -89,9 +88,6 @@ FAREWELL_S = 2.0  # after the drain: the last frames get 1.5 s, and their socket
 # For each of the steps that close what still runs then. With the farewell, cancelled tasks and the log they take at
 # most what the settings keep free between drain_s and exit_s.
 FORCE_S = 0.25
-# After so long another thread gets its turn. With Python's own 5 ms the journal's thread, for which calls wait, took
-# twice as long for a crowd of 64 (14 ms against 8, on two busy cores).
-SWITCH_S = 0.001
 BOOKS_S = 3.0  # for the newest rows at the end: the database takes some thousands a second
 LOG_S = 1.5  # of `exit_s`, kept for the database's connections and for the log
 
@@ -107,7 +103,6 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    sys.setswitchinterval(SWITCH_S)
 
 
 class RequestIds:
