@@ -95,3 +95,27 @@ class Carrier:
         except (SQLAlchemyError, UnicodeError, ValueError) as exc:
             raise StoreUnavailable("no dead letter can be written") from exc
         self._reports.buried(entry.receipt.request_id, reason)
+
+
+class Backlog:
+    """
+    How far the database is behind a journal: the half that its keepers have in common.
+
+    Args:
+        epoch_s: Epoch seconds.
+    """
+
+    def __init__(self, epoch_s: Callable[[], float]) -> None:
+        self._epoch_s = epoch_s
+        self._ended = self._carried = 0
+        self._oldest_ms: int | None = None  # of those that are being carried
+
+    @property
+    def backlog(self) -> int:
+        """Ends of this process that the database does not have yet."""
+        return self._ended - self._carried
+
+    @property
+    def lag_s(self) -> float:
+        """The age of the oldest of them, as far as it is known; 0 where there is none."""
+        return 0.0 if self._oldest_ms is None else max(0.0, self._epoch_s() - self._oldest_ms / 1000)

@@ -19,7 +19,7 @@ from gateway.core.exchange import Place
 from gateway.core.journal import Book, Settled, reconcile
 from gateway.core.ports import Counters, Spent, StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.storage.journal.carrying import GATHER_S, MOST, Carrier
+from gateway.storage.journal.carrying import GATHER_S, MOST, Backlog, Carrier
 from gateway.storage.journal.homes import Home, journals_in, make_home, put_aside, take
 from gateway.storage.journal.reader import BEGINNING, Piece, Reader
 from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
@@ -75,7 +75,7 @@ class SpoolRules:
     segment_bytes: int = SEGMENT_BYTES
 
 
-class SpoolKeeper:
+class SpoolKeeper(Backlog):
     """
     The port `Journal`, on disk. To be made inside the running loop.
 
@@ -101,28 +101,16 @@ class SpoolKeeper:
         self._carrier = carrier
         self._counters = counters
         self._reports = keeper_reports
-        self._epoch_s = epoch_s
+        super().__init__(epoch_s)
         self._tasks = tasks
         self._news = asyncio.Event()
         self._taken_over = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
-        self._ended = self._carried = 0
-        self._oldest_ms: int | None = None  # of those that are being carried
         self._unread: set[Path] = set()  # journals that could not be read, as far as it was told
         self._counted: set[Path] = set()  # those that are being taken over, once counters know of them
         home = make_home(rules.root, rules.name, rules.writer)
         self.spool = Spool(home, reports, self._news.set, fsync=rules.fsync, segment_bytes=rules.segment_bytes)
         self._carried_to = BEGINNING
-
-    @property
-    def backlog(self) -> int:
-        """Ends of this process that the database does not have yet."""
-        return self._ended - self._carried
-
-    @property
-    def lag_s(self) -> float:
-        """The age of the oldest of them, as far as it is known; 0 where there is none."""
-        return 0.0 if self._oldest_ms is None else max(0.0, self._epoch_s() - self._oldest_ms / 1000)
 
     async def admit(self, admission: Admission) -> Place:
         """See the port."""

@@ -23,7 +23,7 @@ from gateway.core.exchange import Place
 from gateway.core.journal import Admitted, Book, Opened, Progress, Record, Settled, decode, encode, reconcile
 from gateway.core.ports import Counters, StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.storage.journal.carrying import GATHER_S, MOST, Carrier
+from gateway.storage.journal.carrying import GATHER_S, MOST, Backlog, Carrier
 from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, spent_of, still_held
 from gateway.storage.journal.slots import MAX_SENT, way_of
 from gateway.storage.journal.spool import SOON_S, Reports
@@ -101,7 +101,7 @@ class _Waiting:
     is_first: bool = False
 
 
-class StreamKeeper:
+class StreamKeeper(Backlog):
     """
     The port `Journal`, on Redis. To be made inside the running loop.
 
@@ -128,7 +128,7 @@ class StreamKeeper:
         self._counters = counters
         self._reports = reports
         self._adopted = adopted
-        self._epoch_s = epoch_s
+        super().__init__(epoch_s)
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._open: dict[str, StreamPlace] = {}
@@ -140,18 +140,6 @@ class StreamKeeper:
         self._turn = asyncio.Lock()  # to write: what is on its way is newer than all that is known to be there
         self._newest: Id = _FIRST  # of these
         self._read_to: Id = _FIRST
-        self._ended = self._carried = 0
-        self._oldest_ms: int | None = None
-
-    @property
-    def backlog(self) -> int:
-        """Ends of this process that the database does not have yet."""
-        return self._ended - self._carried
-
-    @property
-    def lag_s(self) -> float:
-        """The age of the oldest of them, as far as it is known; 0 where there is none."""
-        return 0.0 if self._oldest_ms is None else max(0.0, self._epoch_s() - self._oldest_ms / 1000)
 
     async def admit(self, admission: Admission) -> Place:
         """See the port."""
