@@ -132,14 +132,6 @@ async def test_both_sides(tmp_path: Path, config: Config) -> None:
     assert all(told.cost_nano_usd is not None for told in customers_.told if told.seen == "whole")
 
 
-def said_by(pid: int) -> bytes:
-    """What the process *pid* runs; b"" where there is none."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 @pytest.mark.alone
 async def test_sigterm_leaves_nothing_behind() -> None:
     """A soak that is told to go takes its gateway and its provider along."""
@@ -148,12 +140,12 @@ async def test_sigterm_leaves_nothing_behind() -> None:
     )
     try:
         async with asyncio.timeout(60):
-            while b"gateway\0serve" not in b" ".join(map(said_by, pids := proc.tree(soak.pid))):  # noqa: ASYNC110
+            while b"gateway\0serve" not in b" ".join(map(proc.command_line, pids := proc.tree(soak.pid))):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)  # the kernel tells nobody
             soak.send_signal(signal.SIGTERM)
             code = await soak.wait()
     finally:
-        left = [pid for pid in pids if said_by(pid)]
+        left = [pid for pid in pids if proc.command_line(pid)]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
 

@@ -23,6 +23,14 @@ def tree(pid: int) -> list[int]:
     return out
 
 
+def command_line(pid: int) -> bytes:
+    """The command *pid* was started with, its words parted by NUL; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def descriptors(pid: int) -> list[str]:
     """What each open descriptor of *pid* points at: a path, `socket:[inode]`, `pipe:[inode]`."""
     out = []

@@ -265,7 +265,7 @@ def test_file(tmp_path: Path) -> None:
         (b"port = \n", "Invalid value (at line 1, column 8)"),
         (b"\xff\xfe", "is not UTF-8 text (at byte 0)"),
         (b"[keys.'anm-sk-canary']\n[keys.'anm-sk-canary']\n", "twice"),
-        (b"x = " + b"1" * 5000, "cannot be read: Exceeds the limit (4300 digits)"),
+        (b"x = " + b"1" * 5000, "cannot be read: Exceeds the limit ("),
         (b"x = " + b"[" * 5000, "is nested too deeply"),
         (b"x = " + b"{a = " * 5000, "is nested too deeply"),
     ],

@@ -35,7 +35,8 @@ async def still(animation: bytes, max_pixels: int = ENOUGH) -> bytes | None:
 
 
 def children() -> set[int]:
-    return set(proc.tree(os.getpid())) - {os.getpid()}
+    """The processes that convert: this one may have others, such as a store that tests share."""
+    return {pid for pid in proc.tree(os.getpid()) if stills._PROGRAM.encode() in proc.command_line(pid)}
 
 
 async def until(holds: Callable[[], object], within_s: float = 5.0) -> None:
