@@ -69,12 +69,12 @@ async def healthy(client: Client, provider: FakeProvider, times: int = 1) -> Non
     assert {reply.status for reply in replies} == {200}
 
 
-async def at_rest(gateway: Gateway, provider: FakeProvider) -> tuple[int, int]:
-    """Open files and upstream connections once nothing goes on."""
+async def at_rest(gateway: Gateway, provider: FakeProvider) -> int:
+    """Open files once nothing goes on."""
     await quiet(gateway, provider)
     await until(lambda: gateway.sockets(provider.port) == 0)
     await until(lambda: gateway.client_sockets() == 0)
-    return gateway.open_files(), gateway.sockets(provider.port)
+    return gateway.open_files()
 
 
 async def test_b2_storm() -> None:
@@ -103,7 +103,9 @@ async def test_b2_storm() -> None:
             await book_is_quiet(book)
             for stream in streams:
                 await stream.dispose()
-            assert await at_rest(gateway, provider) == baseline
+            # The books of 1,000 exchanges are read from the journal yet, through a file of their own.
+            await at_rest(gateway, provider)
+            await until(lambda: gateway.open_files() <= baseline)
 
 
 async def book_is_quiet(book: Book) -> None:
