@@ -108,6 +108,7 @@ class Exchange(Struct):
         source: What of ours the call was made by; None for a client that asked the endpoint itself.
         refusal: Why nothing can serve the call; it is told once the call is within its key's limits.
         price: That of the moment of admission.
+        prompt_tokens: Our count of the prompt, where its worst case was reckoned.
         granted_nano_usd: What is held for it of its budgets; None where it draws on none.
         stop_tokens: Tokens of the answer at which it has to be stopped, where less is held than it may cost at worst.
         admitted_s: Epoch second of admission, by the clock of the counters.
@@ -143,6 +144,7 @@ class Exchange(Struct):
     source: Source | None = None
     refusal: GatewayError | None = None
     price: Price | None = None
+    prompt_tokens: int | None = None
     granted_nano_usd: int | None = None
     stop_tokens: int | None = None
     admitted_s: float | None = None

@@ -1,20 +1,16 @@
 """
 Writing what receipts come to: the ledger, the traces, the sessions; in one transaction, and as often as one likes.
 
-All rows of a table are one parameter, a JSON array that the database takes apart: SQLAlchemy would spend more on each
-row than the gateway on the rest of a request. What is there already stays as it is, so a batch may be written again
-when nobody knows whether it was: by a retry, by another process that replays the journal.
+What is there already stays as it is, so a batch may be written again when nobody knows whether it was: by a retry, by
+another process that replays the journal.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-from msgspec import Struct
-from sqlalchemy import Table, TextClause, TextualSelect, insert, select, text
+from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.entries import (
@@ -32,9 +28,21 @@ from gateway.core.entries import (
 )
 from gateway.core.receipt import Receipt
 from gateway.storage.database import Database
+from gateway.storage.inserting import Insert
 from gateway.storage.tables import dead_letters, ledger, sessions, traces
 
-_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # behind backslashes that mean themselves, if any
+_SUMS = ("requests", "failed", "prompt_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
+_CHANGES = (
+    "agent_id = coalesce(excluded.agent_id, sessions.agent_id)",
+    "first_ms = {least}(sessions.first_ms, excluded.first_ms)",
+    "last_ms = {most}(sessions.last_ms, excluded.last_ms)",
+    *(f"{name} = sessions.{name} + excluded.{name}" for name in _SUMS),
+)
+_LEDGER = Insert(ledger, LedgerRow, ("request_id", "kind"))
+_TRACES = Insert(traces, TraceRow, ("request_id",))
+_SESSIONS = Insert(
+    sessions, SessionRow, conflict=f"ON CONFLICT (tenant, session_id) DO UPDATE SET {', '.join(_CHANGES)}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,6 @@ class BookWriter:
     def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
         self._database = database
         self._now_ms = now_ms
-        self._sql = _Statements(database.dialect)
 
     async def write(self, entries: Sequence[Entry]) -> None:
         """
@@ -103,17 +110,14 @@ class BookWriter:
         words: Container[str],
     ) -> None:
         if rows:
-            written = await connection.execute(self._sql.ledger, {"rows": _json(rows)})
-            fresh = {row.request_id for row in written if row.kind == CHARGE}
+            fresh = {request_id for request_id, kind in await _LEDGER.add(connection, rows) if kind == CHARGE}
             charges = [row for row in rows if row.kind == CHARGE]
             late = [row for row in charges if row.request_id in words and row.request_id not in fresh]
             if late:
                 await self._correct(connection, late)
         if marks:
-            new = {row.request_id for row in await connection.execute(self._sql.traces, {"rows": _json(marks)})}
-            added = session_rows(mark for mark in marks if mark.request_id in new)
-            if added:
-                await connection.execute(self._sql.sessions, {"rows": _json(added)})
+            new = await _TRACES.add(connection, marks)
+            await _SESSIONS.add(connection, session_rows(mark for mark in marks if (mark.request_id,) in new))
 
     async def _correct(self, connection: AsyncConnection, late: Sequence[LedgerRow]) -> None:
         """A process's own word on what was reconciled in its absence: the difference, as rows of their own."""
@@ -126,8 +130,7 @@ class BookWriter:
         for request_id, attempt, state, *amounts in found:
             booked.setdefault(request_id, []).append(Booked(attempt, state, tuple(amounts)))
         corrections = [row for one in late if (row := correction(one, booked.get(one.request_id, [])))]
-        if corrections:
-            await connection.execute(self._sql.ledger, {"rows": _json(corrections)})
+        await _LEDGER.add(connection, corrections)
 
 
 def _one_each(entries: Iterable[Entry]) -> list[Entry]:
@@ -144,45 +147,3 @@ def _is_guess(entry: Entry) -> bool:
     """Whether it is not the word of the process that served."""
     booking = entry.receipt.booking
     return booking is not None and booking.is_reconciled
-
-
-def _json(rows: Sequence[Struct]) -> str:
-    """*rows* without the one character that PostgreSQL has no place for: a caller's model may be called anything."""
-    text = msgspec.json.encode(rows).decode()
-    return _NUL.sub(r"\1", text) if "\\u0000" in text else text
-
-
-class _Statements:
-    """What is said to a database of a kind: a JSON array goes in, of objects named as the columns are."""
-
-    def __init__(self, dialect: str) -> None:
-        self._is_sqlite = dialect == "sqlite"
-        self.ledger = self._insert(ledger, LedgerRow, "request_id", "kind")
-        self.traces = self._insert(traces, TraceRow, "request_id")
-        self.sessions = self._sessions()
-
-    def _insert(self, table: Table, row: type[Struct], *returning: str) -> TextualSelect:
-        names = ", ".join(f'"{name}"' for name in row.__struct_fields__)
-        sql = f"INSERT INTO {table.name} ({names}) {self._select(table, row)} ON CONFLICT DO NOTHING"
-        return text(f"{sql} RETURNING {', '.join(returning)}").columns(*[table.c[name] for name in returning])
-
-    def _select(self, table: Table, row: type[Struct]) -> str:
-        fields = row.__struct_fields__
-        if self._is_sqlite:  # WHERE, for ON CONFLICT would be read as a join's ON
-            values = ", ".join(f"value ->> '$.{name}'" for name in fields)
-            return f"SELECT {values} FROM json_each(:rows) WHERE true"  # noqa: S608 - names are ours
-        names = ", ".join(f'"{name}"' for name in fields)
-        return f"SELECT {names} FROM json_populate_recordset(NULL::{table.name}, CAST(:rows AS json))"  # noqa: S608 - as above
-
-    def _sessions(self) -> TextClause:
-        names = ", ".join(SessionRow.__struct_fields__)
-        least, most = ("min", "max") if self._is_sqlite else ("least", "greatest")
-        sums = ("requests", "failed", "prompt_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
-        changes = [
-            "agent_id = coalesce(excluded.agent_id, sessions.agent_id)",
-            f"first_ms = {least}(sessions.first_ms, excluded.first_ms)",
-            f"last_ms = {most}(sessions.last_ms, excluded.last_ms)",
-            *(f"{name} = sessions.{name} + excluded.{name}" for name in sums),
-        ]
-        conflict = f"ON CONFLICT (tenant, session_id) DO UPDATE SET {', '.join(changes)}"
-        return text(f"INSERT INTO sessions ({names}) {self._select(sessions, SessionRow)} {conflict}")

@@ -218,10 +218,11 @@ async def test_poison_costs_nothing_else(tabled: Database, poison: str) -> None:
         assert ("bad" in written, dead, told.buried) == (True, [], [])
 
 
-async def test_dead_letters(tabled: Database) -> None:
+@pytest.mark.parametrize("wrong", [{"status": None}, {"weighted_tokens": 2**63}], ids=["missing", "too large"])
+async def test_dead_letters(tabled: Database, wrong: dict[str, Any]) -> None:
     """What the database refuses is put aside once, however often it comes, and can be read again."""
     told = Told()
-    bad = ended("bad", status=None)
+    bad = ended("bad", **wrong)
 
     await told.carrier(tabled).carry(entries(ended("r1"), bad, ended("r2")))
     await told.carrier(tabled).carry(entries(bad))

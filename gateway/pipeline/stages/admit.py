@@ -104,6 +104,7 @@ class Admit:
                 await asyncio.sleep(0)
             except StopIteration as end:
                 prompt = int(end.value)
+        exchange.prompt_tokens = prompt
         return worst_case(
             model,
             routes,

@@ -64,7 +64,7 @@ class Record:
             call.stream,
             self._tariff.region,
             exchange.granted_nano_usd or 0,
-            _prompt_tokens(call, exchange),
+            _prompt_tokens(call, exchange) if exchange.prompt_tokens is None else exchange.prompt_tokens,
             exchange.price,
             version_of(exchange.price),
             (model.weight, modes["realtime"], modes["provider_cache"]),

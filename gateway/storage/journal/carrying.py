@@ -24,6 +24,7 @@ MOST = 500
 GATHER_S = 0.25
 WAIT_S = 0.1  # before a database that was away is asked again; doubled up to
 WAIT_MAX_S = 5.0
+_REFUSED = (SQLAlchemyError, ValueError, OverflowError)  # the database, or its driver, by what there is in a row
 
 
 class Shelf(Protocol):
@@ -78,7 +79,7 @@ class Carrier:
         """Raises StoreUnavailable; a part may have been written."""
         try:
             await self._shelf.write(entries)
-        except (SQLAlchemyError, UnicodeError, ValueError) as exc:
+        except _REFUSED as exc:
             if len(entries) == 1:
                 await self._bury(entries[0], exc)
                 return
@@ -92,7 +93,7 @@ class Carrier:
         reason = type(cause).__name__
         try:
             await self._shelf.bury(entry, encode(Settled(entry.receipt)), reason)
-        except (SQLAlchemyError, UnicodeError, ValueError) as exc:
+        except _REFUSED as exc:
             raise StoreUnavailable("no dead letter can be written") from exc
         self._reports.buried(entry.receipt.request_id, reason)
 

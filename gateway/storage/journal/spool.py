@@ -277,6 +277,7 @@ class _Writer:
         self._mode = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | (os.O_DSYNC if fsync else 0)
         self._segment_bytes = segment_bytes
         self._number = 0
+        self._newest = ""  # a path as text: it is looked at before each write
         self._file = -1
         self._open: dict[str, bytes] = {}  # frames of exchanges without their end, for the next segment
         self._kept: list[bytes] = []  # ends that the disk has not taken
@@ -337,7 +338,7 @@ class _Writer:
         if self._is_gone:
             return
         try:
-            if os.path.samestat((self._path / name_of(self._number)).stat(), os.fstat(self._file)):
+            if os.path.samestat(os.stat(self._newest), os.fstat(self._file)):
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -371,7 +372,7 @@ class _Writer:
             raise
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._number, self._is_gone = file, number, False
+        self._file, self._number, self._newest, self._is_gone = file, number, str(path), False
         self.written = Position(number, len(data))
 
 

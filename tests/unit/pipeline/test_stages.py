@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gateway.core.accounts import Key, Tier
+from gateway.core.booking import Admission
+from gateway.core.call import CallOptions
 from gateway.core.catalog import Catalog
 from gateway.core.errors import Failure, GatewayError
-from gateway.core.exchange import Exchange, Limits
+from gateway.core.exchange import NOWHERE, Exchange, Limits, Place
+from gateway.core.receipt import Receipt, Tariff
+from gateway.dialects.prompt_tokens import prompt_tokens
+from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.services import Clock
 from gateway.pipeline.stages.admit import AdmissionRules, Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
+from gateway.pipeline.stages.record import COUNTED_BYTES, Record
+from gateway.providers.families import family_of
 from gateway.storage.memory import MemoryCounters
 from tests.support.notation import T
 from tests.support.scripted_provider import NEVER, Play, fail, tell
@@ -22,6 +31,7 @@ CLOCK = Clock(lambda: virtual_loop().time(), lambda: EPOCH_S, lambda: 0.0)
 RULES = AdmissionRules(MODES)
 FEW = Key("key_few", "acme", Tier("few", rpm=2))
 ONE = Key("key_one", "acme", Tier("one", inflight=1))
+COUNTED = Key("key_counted", "acme", Tier("counted", tpm=100_000))
 CHEAP = Key("key_cheap", "acme", Tier("cheap", classes=frozenset({"budget"})))
 
 
@@ -52,6 +62,48 @@ async def test_admission_tells_where_the_key_stands() -> None:
     assert [each.limits for each in exchanges] == [Limits(2, 1), Limits(2, 0), Limits(2, 0)]
     assert (error.kind.code, error.retry_after_s) == ("rate_limit_exceeded", 45.0)
     assert error.message == "Too many requests this minute for this key; its limit is 2 per minute."
+
+
+class Kept:
+    """A journal in memory."""
+
+    def __init__(self) -> None:
+        self.admissions: list[Admission] = []
+
+    async def admit(self, admission: Admission) -> Place:
+        self.admissions.append(admission)
+        return NOWHERE
+
+    def record(self, receipt: Receipt) -> None:
+        """Nothing is asked of it here."""
+
+
+async def recorded(key: Key, words: int) -> tuple[int, int]:
+    """The prompt's tokens as the journal has them, and as they are counted."""
+    said, journal = {"model": "m", "messages": [{"role": "user", "content": "tea " * words}]}, Kept()
+    tariff = Tariff(MODES, bill_interrupted=True, region="id")
+    asked = CLIENT_DIALECTS["openai_chat"].read_call(json.dumps(said).encode(), CallOptions(), ())
+    one = Exchange("req_2", "trace_2", "chat_completions", asked, key, START_S)
+    for stage in (Choose(catalog(route("a"))), Admit(counters(), CLOCK, RULES), Record(journal, tariff, CLOCK)):
+        await stage.admit(one)
+    (admission,) = journal.admissions
+    return admission.prompt_tokens, prompt_tokens(asked, family_of(route("a").model, "m"))
+
+
+@pytest.mark.parametrize(("key", "words"), [(FEW, 100), (COUNTED, 100), (COUNTED, COUNTED_BYTES // 3)])
+async def test_the_journal_has_the_prompt(key: Key, words: int) -> None:
+    """An admission is recorded with the count of its prompt, and with that of a long one where its key needed it."""
+    kept, counted = await recorded(key, words)
+
+    assert kept == pytest.approx(counted, rel=1e-3)  # a long one is counted in pieces
+    assert kept > words
+
+
+async def test_the_journal_has_a_long_prompt_by_its_bytes() -> None:
+    """Nobody counts a long prompt for the record alone: it stands there too low, never too high."""
+    kept, counted = await recorded(FEW, COUNTED_BYTES // 3)
+
+    assert 0 < kept < counted
 
 
 @pytest.mark.parametrize(
