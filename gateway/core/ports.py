@@ -308,7 +308,7 @@ class Upstream(Protocol):
         """Send *request*, without waiting for anything. Whoever asks closes: the asking, or the answer it gave.
 
         Args:
-            on_sent: Called when the whole request is on its way: from then on the provider may work for it.
+            on_sent: Called as the last of the request leaves: from then on the provider may work for it.
         """
 
 

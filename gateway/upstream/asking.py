@@ -25,7 +25,7 @@ class Asking:
     A request that has been sent, or will be as soon as there is a connection.
 
     Args:
-        on_sent: Called when the whole request is on its way.
+        on_sent: Called as the last of the request leaves.
         shelf: Where the connection goes when the answer has ended.
     """
 

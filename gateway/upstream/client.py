@@ -103,7 +103,7 @@ class AiohttpUpstream:
         Redirects are not followed.
 
         Args:
-            on_sent: Called when the whole request is on its way.
+            on_sent: Called as the last of the request leaves.
         """
         target = self._target(request.url)
         shelf = target.shelf

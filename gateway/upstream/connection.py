@@ -81,15 +81,16 @@ class Wire(ResponseHandler):
     def ask(self, head: bytes, body: bytes, on_sent: Callable[[], None]) -> None:
         """Send a request now; what the peer does not take at once follows as it does, while its answer is read.
 
-        *on_sent* is called when all of it is with the kernel or the transport's buffer.
+        *on_sent* is called right before the last of it goes to the kernel: the peer may be at work before that call
+        returns, and should the process be killed in it, nobody would know that it had been asked.
         """
         transport = self.transport
         assert transport is not None
         self.has_heard = False
         self.set_response_params(read_until_eof=True, auto_decompress=False, **self._parsing)
         if len(body) <= SLICE_BYTES:
-            transport.write(head + body)
             on_sent()
+            transport.write(head + body)
             return
         self._unsent, self._on_sent = memoryview(body), on_sent
         transport.write(head)
@@ -138,13 +139,13 @@ class Wire(ResponseHandler):
             if turns and self._has_sent():
                 self._loop.call_soon(self._send, turns - 1)
                 return
-            transport.write(self._unsent[:SLICE_BYTES])
-            self._unsent = self._unsent[SLICE_BYTES:]
+            data, self._unsent = self._unsent[:SLICE_BYTES], self._unsent[SLICE_BYTES:]
             turns = LISTEN_TURNS
             if not self._unsent:
                 self._on_sent()
                 self._unsent = _NOTHING  # even an empty view would keep the body for as long as the connection lives
                 del self._on_sent
+            transport.write(data)
 
     def close(self) -> None:
         """Close the socket in this turn of the loop, whatever is still to be written.

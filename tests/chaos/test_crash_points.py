@@ -37,6 +37,8 @@ ANSWER: Sequence[Act | bytes] = [  # apart, so that each is a read of its own
 ]  # fmt: skip
 PRICE = (2500, 10_000)  # nano-USD for a token of the prompt, and of the answer
 
+# Noted, and not sent: of the two that cannot be done at once, an attempt that nobody has seen is nothing to pay for.
+UNSENT = "in_upstream"
 # What is owed, by the point: the states it may have, and the tokens of the answer at the least and at the most. Before
 # the admission is on the disk there is no call; before a provider has it, it is voided.
 ENDS: dict[str, tuple[set[str], range]] = {
@@ -44,6 +46,7 @@ ENDS: dict[str, tuple[set[str], range]] = {
     "before_admit_record": (set(), range(1)),
     "after_admit_record": ({"voided"}, range(1)),
     "before_upstream": ({"voided"}, range(1)),
+    UNSENT: ({"reconciled"}, range(1)),
     "after_upstream": ({"reconciled"}, range(1)),
     "after_first_frame": ({"reconciled"}, range(TOKENS + 1)),
     "mid_stream": ({"reconciled"}, range(1, TOKENS + 1)),
@@ -130,7 +133,7 @@ def test_dies_at(point: str, aftermath: Aftermath) -> None:
 
     assert {row["state"] for row in charges} == states
     assert len(charges) == len(aftermath.rows("traces", point)) == (1 if states else 0)
-    assert len(aftermath.rows("ledger", point, "kind = 'cost'")) == aftermath.asked[point]
+    assert len(aftermath.rows("ledger", point, "kind = 'cost'")) == aftermath.asked[point] + (point == UNSENT)
     assert all(row["completion_tokens"] in tokens and row["prompt_tokens"] <= PROMPT for row in charges)
     assert all(row["cost_nano_usd"] in (0, owed(row)) for row in charges)
 

@@ -31,6 +31,7 @@ from gateway.storage.journal.segments import Found
 from gateway.storage.journal.slots import Slot
 from gateway.storage.journal.spool import Spool, _Writer
 from gateway.storage.writing import BookWriter
+from gateway.upstream.connection import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ POINTS: Mapping[str, Point] = {
     "before_admit_record": Point(_Writer, "write", "before"),
     "after_admit_record": Point(Spool, "admit", "after"),
     "before_upstream": Point(Opening, "_ask", "before"),
-    "after_upstream": Point(Slot, "sent", "after"),
+    "in_upstream": Point(Slot, "sent", "after"),  # noted, and not sent
+    "after_upstream": Point(Wire, "ask", "after"),
     "after_first_frame": Point(Slot, "moved", "after"),
     "mid_stream": Point(Slot, "moved", "after", nth=3),
     "before_settle": Point(Settlement, "settle", "before"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import select
 import socket
 import ssl
 import time
@@ -44,6 +45,24 @@ async def exchanged(upstream: AiohttpUpstream, peer: RawPeer, conn: Conn | None,
         pass
     got.release()
     return conn, head
+
+
+@pytest.mark.parametrize("size", [2, SLICE_BYTES + 2])
+async def test_told_before_it_leaves(upstream: AiohttpUpstream, peer: RawPeer, size: int) -> None:
+    """Who asks is told before the provider can have all of the request: its process may be killed at that moment."""
+    conn, _ = await exchanged(upstream, peer, None, answer(b"one"))
+    body, had = b"[" + b" " * (size - 2) + b"]", list[bool]()
+
+    def is_there() -> None:
+        ready = select.select([conn.sock], [], [], 0)[0]
+        had.append(bool(ready) and conn.sock.recv(1 << 20, socket.MSG_PEEK).endswith(b"]"))
+
+    task = asyncio.create_task(dial(upstream, request(peer.url, body), is_there))
+    await conn.request()
+    await conn.send(answer(b"two"))
+    (await task).release()
+
+    assert had == [False]
 
 
 async def test_request_as_sent(upstream: AiohttpUpstream, peer: RawPeer) -> None:
