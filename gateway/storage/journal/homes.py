@@ -18,6 +18,7 @@ QUARANTINE = "quarantine"
 _PREFIX = "journal-"
 _WRITER = "writer"
 _UNFINISHED = ".new-"
+_LAST = (_WRITER, LOCK)  # to go, in this order: what is left without a lock or with nothing else is no journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,21 @@ class Home:
         os.close(self._lock)
 
     def remove(self) -> None:
-        """There is nothing left in it that is needed."""
-        for path in sorted(self.path.iterdir()):
-            if path.name != LOCK:
-                path.unlink()
-        (self.path / LOCK).unlink()
-        self.path.rmdir()
-        self.release()
+        """
+        There is nothing left in it that is needed. Whatever comes of it, it is not ours afterwards.
+
+        Raises:
+            OSError: Something cannot be removed.
+        """
+        try:
+            for path in self.path.iterdir():
+                if path.name not in _LAST:
+                    path.unlink(missing_ok=True)  # who was cancelled may be at it still
+            for name in _LAST:
+                (self.path / name).unlink()
+            self.path.rmdir()
+        finally:
+            self.release()
 
 
 def make_home(root: Path, name: str, writer: str) -> Home:
@@ -112,7 +121,9 @@ def take(path: Path) -> Home | None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(lock), (path / LOCK).stat()):  # and not the lock of what has been taken away
-            return Home(path, (path / _WRITER).read_text(encoding="utf-8"), lock)
+            if os.listdir(path) != [LOCK]:
+                return Home(path, (path / _WRITER).read_text(encoding="utf-8"), lock)
+            shutil.rmtree(path)  # it was being removed when its process was killed
     except (BlockingIOError, FileNotFoundError):
         pass
     except (OSError, UnicodeError):

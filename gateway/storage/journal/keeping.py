@@ -24,7 +24,7 @@ from gateway.storage.journal.homes import Home, journals_in, make_home, put_asid
 from gateway.storage.journal.reader import BEGINNING, Piece, Reader
 from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
 from gateway.storage.journal.slots import progress_at, read_slots
-from gateway.storage.journal.spool import RETRY_S, SEGMENT_BYTES, Reports, Spool
+from gateway.storage.journal.spool import RETRY_S, SEGMENT_BYTES, Position, Reports, Spool
 from gateway.storage.writing import Entry
 
 P = ParamSpec("P")
@@ -140,18 +140,37 @@ class SpoolKeeper(Backlog):
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
-        is_whole = await self.spool.close(min(_FLUSH_S, timeout_s))
+        await self.spool.close(min(_FLUSH_S, timeout_s))
+        is_carried = False
         try:
             async with asyncio.timeout_at(end_s):
-                await self._empty()
-                if is_whole and not self.spool.open:
-                    self.spool.home.remove()
-                    return
+                while await self._empty() != self.spool.written:
+                    pass  # an end was recorded meanwhile
+                is_carried = True
         except TimeoutError:
             pass
         except OSError as exc:
             self._tell_unreadable(self.spool.home.path, exc)
-        self.spool.home.release()
+        self._leave(is_carried=is_carried)
+
+    def _leave(self, *, is_carried: bool) -> None:
+        """
+        Remove the journal, if the database has all of it, or leave it to another process. Nothing comes between the
+        last look and this.
+
+        Of one with open exchanges the lock is kept: until the process ends they may, and nobody else has to guess how.
+        """
+        spool = self.spool
+        if spool.open:
+            return
+        try:
+            if is_carried and spool.is_whole:
+                spool.home.remove()
+            else:
+                spool.home.release()
+        except OSError as exc:
+            self._tell_unreadable(spool.home.path, exc)
+        spool.end()
 
     async def _empty_own(self) -> None:
         while True:
@@ -167,14 +186,15 @@ class SpoolKeeper(Backlog):
                 await asyncio.sleep(RETRY_S)
                 self._news.set()
 
-    async def _empty(self) -> None:
+    async def _empty(self) -> Position:
         """
-        Bring everything that is written by now into the database.
+        Bring everything that is written by now into the database; up to where that is.
 
         Each time from where it had come before: whoever is cancelled may have read what the database does not have.
         """
         home = self.spool.home
         reader = Reader(home.path, lambda: self.spool.written, self._carried_to)
+        written = self.spool.written
         while (piece := await _in_thread(reader.next, MOST)) is not None:
             self._tell_of_damage(home, piece)
             entries = [Entry(receipt, home.writer) for receipt in _ends(piece)]
@@ -186,6 +206,8 @@ class SpoolKeeper(Backlog):
             self._oldest_ms = None
             self._carried_to = piece.end
             await _in_thread(_remove_before, home.path, piece.segment)
+            written = self.spool.written
+        return written
 
     async def _adopt_all(self) -> None:
         root = self._rules.root
@@ -213,7 +235,7 @@ class SpoolKeeper(Backlog):
 
     async def _adopt(self, home: Home) -> None:
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
-        is_removed = False
+        is_ours = True
         try:
             left, recent, book = await _in_thread(self._read_through, home)
             if home.path not in self._counted:  # again later, they would count it again
@@ -232,11 +254,11 @@ class SpoolKeeper(Backlog):
                 ended += len(entries)
             for start in range(0, len(left), MOST):
                 await self._carrier.carry([Entry(receipt, home.writer) for receipt in left[start : start + MOST]])
+            is_ours = False  # who removes it lets go of it, also when nobody waits for that any more
             await _in_thread(home.remove)
-            is_removed = True
             self._reports.adopted(home.writer, ended, len(left))
         finally:
-            if not is_removed:
+            if is_ours:
                 home.release()
 
     def _read_through(self, home: Home) -> tuple[list[Receipt], list[Receipt], Book]:

@@ -98,9 +98,11 @@ class Spool:
         self._held: dict[str, Slot] = {}
         self._later: list[Record] = []
         self._later_slots: list[Slot] = []
+        self._unwritten: list[Slot] = []  # of ends that the disk has not taken
         self._pending: dict[asyncio.Future[None], float] = {}
         self._flush: asyncio.TimerHandle | None = None
         self._has_failed = False
+        self._is_closing = self._has_ended = False
         self._losses = 0
         self._queue: SimpleQueue[_Batch | None] = SimpleQueue()
         self._writer = _Writer(home, fsync=fsync, segment_bytes=segment_bytes)
@@ -126,6 +128,12 @@ class Spool:
         """Exchanges that have been let in and have not ended."""
         return len(self._held)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was ever handed over is on the disk, once the spool is closed."""
+        is_idle = not self._thread.is_alive() and self._queue.empty() and not self._later
+        return is_idle and not self._writer.is_failing
+
     async def admit(self, admission: Admission) -> Place:
         """
         Return when *admission* is on the disk; where the exchange notes its progress.
@@ -133,6 +141,8 @@ class Spool:
         Raises:
             StoreUnavailable: The disk does not take it.
         """
+        if self._is_closing:
+            raise StoreUnavailable("the journal is closed")
         slot = self._slots.take(admission, self._later_record)
         future = self._loop.create_future()
         self._held[admission.request_id] = slot
@@ -148,24 +158,44 @@ class Spool:
         return slot
 
     def record(self, receipt: Receipt) -> None:
-        """Have *receipt* written soon."""
+        """Have *receipt* written soon; once the spool is closed, at once."""
+        if self._has_ended:
+            return  # nothing was open any more: it is of a call that was refused
         slot = self._held.pop(receipt.request_id, None)
         if slot is not None:
             slot.settled(receipt)
             self._later_slots.append(slot)
         self._later_record(Settled(receipt))
+        if self._is_closing:
+            self._write_left()
 
     async def close(self, timeout_s: float) -> bool:
-        """Write what is left, and stop; whether the disk took it within *timeout_s*. Nothing is recorded after this."""
+        """
+        Write what is left, and let nobody in any more; whether the disk took it within *timeout_s*.
+
+        What is open may still be recorded.
+        """
+        self._is_closing = True
         self._ticker.cancel()
         self._send_later()
         self._queue.put(None)
         await self._loop.run_in_executor(None, self._thread.join, timeout_s)
-        if self._thread.is_alive():
-            return False
-        self._writer.close()
-        self._slots.close()
-        return not self._writer.is_failing
+        self._write_left()
+        return self.is_whole
+
+    def end(self) -> None:
+        """Give back the files of a spool that is closed and has nothing open."""
+        self._has_ended = True
+        if not self._thread.is_alive():  # else it may be writing, to a disk that hangs
+            self._writer.close()
+            self._slots.close()
+
+    def _write_left(self) -> None:
+        """Write what was handed over since the thread had its last word, in this one: it costs a wait for the disk."""
+        if not self._thread.is_alive():
+            self._send_later()
+            self._queue.put(None)
+            self._run()
 
     def _later_record(self, record: Record) -> None:
         self._later.append(record)
@@ -247,12 +277,13 @@ class Spool:
                         future.set_result(None)
                     else:
                         future.set_exception(StoreUnavailable(str(error)))
-            if error is None:
-                for slot in batch.slots:
-                    self._slots.give_back(slot)
+            self._unwritten += batch.slots
         if error is not None:
             self._fail(error)
             return
+        for slot in self._unwritten:  # also those of an outage: what was kept of it has been written along
+            self._slots.give_back(slot)
+        self._unwritten.clear()
         self._reports.committed(took_s)
         if self._losses != self._writer.losses:
             self._losses = self._writer.losses

@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from gateway.core.catalog import Provider, Route
 from gateway.core.ports import Spent, StoreUnavailable
 from gateway.storage.journal import keeping
 from gateway.storage.journal.carrying import Carrier, CarrierReports
-from gateway.storage.journal.homes import QUARANTINE
+from gateway.storage.journal.homes import QUARANTINE, Home
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
 from gateway.storage.journal.reader import Reader
 from gateway.storage.journal.segments import Damage, frame, name_of
@@ -195,6 +196,7 @@ async def test_files_go_when_they_are_drained(house: House) -> None:
         while len(list(keeper.spool.home.path.glob("*.log"))) > 2:  # noqa: ASYNC110 - a folder tells nobody
             await asyncio.sleep(0.01)
     await keeper.close(SOON_S)
+    keeper.spool.home.release()  # as the kernel, at the end of the process
     other = house.keeper()
     other.start()
     await house.shelf.has(101)
@@ -384,6 +386,72 @@ async def test_an_end_that_cannot_wait(house: House) -> None:
     await other.close(SOON_S)
 
     assert house.shelf.order == ["r1"]
+    assert list(house.root.iterdir()) == []
+
+
+async def test_an_end_amid_the_end(house: House) -> None:
+    """What is recorded while the process waits for the database as its last act is not removed with the journal."""
+    house.shelf.delay_s = 0.2
+    keeper = house.keeper()
+    await serve(keeper, "r1")
+    (await keeper.admit(admission("r2"))).sent(ROUTE)
+
+    closing = asyncio.create_task(keeper.close(SOON_S))
+    await house.shelf.asked.wait()
+    keeper.record(ended("r2"))
+    await closing
+
+    assert house.shelf.order == ["r1", "r2"]
+    assert list(house.root.iterdir()) == []
+
+
+async def test_an_end_behind_the_end(house: House) -> None:
+    """A call that outlives the journal's close comes to its own end: nobody else reckons it meanwhile, and then the
+    next process has that end."""
+    keeper, other = house.keeper(), house.keeper()
+    (await keeper.admit(admission("r1"))).sent(ROUTE)
+    await keeper.close(SOON_S)
+
+    other.start()
+    await other.taken_over()
+    keeper.record(ended("r1"))
+    keeper.spool.home.release()  # as the kernel, at the end of the process
+    await house.shelf.has(1)
+    await house.adopted()
+    await other.close(SOON_S)
+
+    assert house.shelf.entries["r1"].receipt == ended("r1")
+    assert list(house.root.iterdir()) == []
+
+
+async def test_an_end_amid_a_removal(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has to go while it removes a journal closes the lock's descriptor once: the next file has it."""
+    begun, goes_on, is_over = (threading.Event() for _ in range(3))
+    remove = Home.remove
+
+    def slow(home: Home) -> None:
+        begun.set()
+        goes_on.wait(SOON_S)
+        remove(home)
+        is_over.set()
+
+    dead, other = house.keeper(), house.keeper()
+    await serve(dead, "r1")
+    await house.dies(dead)
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, "remove", slow)
+        other.start()
+        await asyncio.to_thread(begun.wait, SOON_S)
+        for task in other._running:
+            task.cancel()
+        await asyncio.wait(other._running)
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]  # the lowest numbers there are
+    goes_on.set()
+    await asyncio.to_thread(is_over.wait, SOON_S)
+    await other.close(SOON_S)
+
+    for file in files:
+        os.close(file)
     assert list(house.root.iterdir()) == []
 
 

@@ -287,6 +287,35 @@ async def test_what_is_left_at_the_end(home: Home, told: Told) -> None:
     assert [type(record) for record in written(home)] == [Admitted, Settled]
 
 
+async def test_behind_the_end(home: Home, told: Told) -> None:
+    """Once it is closed a spool lets nobody in, and the ends of those that it has let in are on the disk at once."""
+    spool = Spool(home, told.reports, told.wrote.set)
+    await spool.admit(admission("r1"))
+
+    is_whole = await spool.close(SOON_S)
+    with pytest.raises(StoreUnavailable):
+        await spool.admit(admission("r2"))
+    spool.record(ended("r1"))
+
+    assert is_whole
+    assert spool.is_whole
+    assert written(home) == [Admitted(admission("r1"), 0, 1), Settled(ended("r1"))]
+
+
+async def test_places_of_an_outage(spool: Spool, home: Home, told: Told) -> None:
+    """The places of ends that the disk did not take are free again when it has taken them."""
+    await spool.admit(admission("r1"))
+    with full_disk(home.path):
+        spool.record(ended("r1"))
+        with pytest.raises(StoreUnavailable):
+            await spool.admit(admission("r2"))
+    await told.next_write()
+
+    places = [await spool.admit(admission(name)) for name in ("r3", "r4")]
+
+    assert {getattr(place, "place", None) for place in places} == {0, 1}
+
+
 def abandoned(root: Path) -> list[Home]:
     return [home for path in journals_in(root) if (home := take(path)) is not None]
 
@@ -306,4 +335,14 @@ def test_locks(tmp_path: Path) -> None:
     assert taken.writer == "dead"
     assert abandoned(tmp_path / "none") == []
     mine.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_in_a_removal(tmp_path: Path) -> None:
+    """Of a journal whose remover was killed before the last file nothing is left, and nothing is taken over."""
+    left = make_home(tmp_path, "1", "dead")
+    (left.path / "writer").unlink()
+    left.release()
+
+    assert abandoned(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
