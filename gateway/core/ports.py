@@ -135,9 +135,14 @@ class Counters(Protocol):
 
     async def admit(self, order: Order) -> Admitted | Refused: ...
 
-    def settle(self, request_id: str, spent: Spent) -> None:
-        """Give the place of *request_id* back and book *spent* for what was held. Never blocks, never raises; a second
-        call changes nothing."""
+    def settle(self, request_id: str, spent: Spent, *, key_id: str = "") -> None:
+        """
+        Give the place of *request_id* back and book *spent* for what was held. Never blocks, never raises; a second
+        call changes nothing.
+
+        Args:
+            key_id: Whose place it is, for a request that a process which is gone had admitted.
+        """
 
     def written(self, request_ids: Iterable[str]) -> None:
         """What these have spent is in the ledger now, from where lost counters are loaded; what was settled and is not

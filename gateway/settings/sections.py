@@ -265,10 +265,11 @@ class LimitsSettings:
         60.0,
         bounds=(0, _HOUR_S),
     )
-    # Goal G6: places of a process that was killed are free again within 30 s.
+    # Goal G6: places of a process that was killed are free again within 30 s, also where nobody takes its journal over.
+    # Two renewals may fail.
     lease_s: float = setting(
         "How long a place among the requests at once is held without renewal, at least `renew_s`.",
-        30.0,
+        25.0,
         bounds=(0.1, _HOUR_S),
     )
     renew_s: float = setting(

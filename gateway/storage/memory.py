@@ -109,7 +109,7 @@ class MemoryCounters:
             self._open[order.request_id] = verdict.open_of(order, limits)
         return answer(verdict, limits, self._whole.of(order.key, order.session_id))
 
-    def settle(self, request_id: str, spent: Spent) -> None:
+    def settle(self, request_id: str, spent: Spent, *, key_id: str = "") -> None:
         """Give back what *request_id* holds, and book; one that holds nothing changes nothing."""
         open_ = self._open.pop(request_id, None)
         if open_ is not None:

@@ -103,12 +103,12 @@ class RedisCounters:
         self._remember(order.key.id, told.limits, verdict)
         return told
 
-    def settle(self, request_id: str, spent: Spent) -> None:
-        """Give back what *request_id* holds, and book; also for a request of a process that is gone, by its hold."""
+    def settle(self, request_id: str, spent: Spent, *, key_id: str = "") -> None:
+        """Give back what *request_id* holds, and book; for a request of a process that is gone, by its hold and key."""
         if request_id in self._unlimited:
             self._unlimited.discard(request_id)
             return
-        open_ = self._upkeep.settle(request_id, spent)
+        open_ = self._upkeep.settle(request_id, spent, key_id)
         if self._local is not None:
             self._local.settle(open_, spent, self._now_ms())
 

@@ -307,11 +307,12 @@ class Upkeep:
 
     # -- settling --
 
-    def settle(self, request_id: str, spent: Spent) -> Open:
-        """Have it told, now or later. A request that is not of this process is settled by its hold alone."""
+    def settle(self, request_id: str, spent: Spent, holder: str = "") -> Open:
+        """Have it told, now or later. Of a request that is not of this process the hold is known, if there is one; who
+        holds its place is *holder*."""
         open_ = self.open.pop(request_id, None)
         if open_ is None:
-            open_ = Open(request_id)
+            open_ = Open(request_id, holder, has_place=holder != "")
         elif open_.parts:
             self._unwritten[request_id] = open_, spent
             if len(self._unwritten) > MOST_REMEMBERED:

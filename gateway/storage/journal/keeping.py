@@ -241,7 +241,7 @@ class SpoolKeeper(Backlog):
             if home.path not in self._counted:  # again later, they would count it again
                 self._counted.add(home.path)
                 for receipt in (*recent, *left):
-                    self._counters.settle(receipt.request_id, spent_of(receipt))
+                    self._counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
             held = await still_held(self._counters, home.writer, book.knows)
             reader, ended = Reader(home.path), 0
             while (piece := await _in_thread(reader.next, MOST)) is not None:

@@ -350,7 +350,7 @@ class StreamKeeper(Backlog):
             left, ended = await self._read_through(name)
             for receipt in (*ended, *left):
                 if receipt.settled_ms >= (self._epoch_s() - RESETTLE_S) * 1000:
-                    self._counters.settle(receipt.request_id, spent_of(receipt))
+                    self._counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
             known = {receipt.request_id: receipt for receipt in (*ended, *left)}
             for request_id in await still_held(self._counters, writer, known.__contains__):
                 self._counters.settle(request_id, spent_of(known[request_id]))

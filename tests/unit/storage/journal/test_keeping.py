@@ -71,12 +71,14 @@ class Counters(MemoryCounters):
     def __init__(self) -> None:
         super().__init__(lambda: NOW_S)
         self.settled: dict[str, Spent] = {}
+        self.places: dict[str, str] = {}
         self.known: list[str] = []
         self.held: dict[str, list[str]] = {}
         self.is_away = False
 
-    def settle(self, request_id: str, spent: Spent) -> None:
+    def settle(self, request_id: str, spent: Spent, *, key_id: str = "") -> None:
         self.settled[request_id] = spent
+        self.places[request_id] = key_id
 
     def written(self, request_ids: Iterable[str]) -> None:
         self.known.extend(request_ids)
@@ -227,6 +229,7 @@ async def test_taking_over(house: House) -> None:
     await house.adopted()
     await other.close(SOON_S)
 
+    assert house.counters.places == dict.fromkeys(settled, admission("r1").key_id)
     assert settled == {"r1": Spent(33, 33, 41_000), "r2": Spent(11, 0, 0), "r3": Spent(15, 30, 23_000), "r4": Spent()}
     assert {name: entry.writer for name, entry in house.shelf.entries.items()} == dict.fromkeys(settled, "writer-1")
     assert ("adopted", "writer-1", 1, 3) in house.log
