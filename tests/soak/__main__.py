@@ -21,6 +21,7 @@ from .verdict import Verdict
 from .world import Customer, customers
 
 FULL_CALLS = 100_000
+CALM_CALLS, CALM_EVERYDAY = 10_000, 2_000
 _COUNTS = {"stores": (EVERYDAY, FULL), "stream": (STREAM_EVERYDAY, STREAM), "alone": (ALONE_EVERYDAY, ALONE)}
 _BUDGET_NANO_USD_PER_CALL = 20_000  # of all calls: a key with a budget meets it in the middle of the run
 
@@ -28,7 +29,9 @@ _BUDGET_NANO_USD_PER_CALL = 20_000  # of all calls: a key with a budget meets it
 def order_of(place: Place, calls: int, seed: int) -> Order:
     """A run of *calls*: everything in full from 100,000 on, a tenth of it below."""
     counts = _COUNTS[place][calls >= FULL_CALLS]
-    return Order(seed, calls, counts, per_s=None if calls >= FULL_CALLS else 150.0)
+    if calls >= FULL_CALLS:
+        return Order(seed, calls, counts, calm=CALM_CALLS)
+    return Order(seed, calls, counts, calm=CALM_EVERYDAY if place == "alone" else 0, per_s=150.0)
 
 
 async def soaked(place: Place, calls: int, seed: int) -> Verdict:

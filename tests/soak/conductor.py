@@ -15,16 +15,16 @@ from .books import Books, read_books
 from .customers import Customers
 from .plan import Disturbance, Kind, plan
 from .processes import ProviderProcess, gateway_command
-from .rest import Rest, leftovers
+from .rest import Growth, Rest, leftovers
 from .service import Service
 from .stores import Database
 from .verdict import Evidence
-from .visits import Visit, visits
-from .world import Customer
+from .visits import Visit, smooth_visits, visits
+from .world import OPEN, Customer
 
 _OUTAGE_S = (1.0, 3.0)  # the issue's "a few seconds"
+_SETTLED_S = 1.0  # until the journal and the database have what was told last
 _QUIET_S = 60.0  # reliability C1: an admitted request is settled within 60 s, whatever became of its process
-_WARM, _MEASURED = 0.9, 5_000  # of the calls, from when on memory is looked at; and how many it takes to say anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,13 @@ class Order:
     Attributes:
         per_s: Calls that begin in a second, at most.
         counts: How often what is done to the service.
+        calm: Calls that nothing is done to, behind all others: so many to warm up, and as many while memory is watched.
     """
 
     seed: int
     calls: int
     counts: Mapping[Kind, int]
+    calm: int = 0
     at_once: int = 48
     per_s: float | None = None
 
@@ -67,8 +69,8 @@ class Stage:
         self.acts = {"kill": self.service.kill, "roll": self._roll}
         for name, store in (("redis", self.redis), ("postgres", self.database)):
             if store is not None:
-                self.acts[f"{name}.stop"] = _outage(store.stop, store.start)  # type: ignore[index]  # its own kinds
-                self.acts[f"{name}.freeze"] = _outage(store.freeze, store.thaw)  # type: ignore[index]
+                self.acts[f"{name}.stop"] = self._outage(name, store.stop, store.start)  # type: ignore[index]
+                self.acts[f"{name}.freeze"] = self._outage(name, store.freeze, store.thaw)  # type: ignore[index]
         if self.redis is not None:
             self.acts["redis.flush"] = self._flush
 
@@ -83,18 +85,16 @@ class Stage:
         assert self.redis is not None
         await asyncio.to_thread(self.redis.flush)
 
+    def _outage(
+        self, name: str, begin: Callable[[], None], end: Callable[[], None]
+    ) -> Callable[[float], Awaitable[None]]:  # fmt: skip
+        """*begin* and *end* with a few seconds between them, by chance how many."""
 
-def _outage(begin: Callable[[], None], end: Callable[[], None]) -> Callable[[float], Awaitable[None]]:
-    """*begin* and *end* with a few seconds between them, by chance how many."""
+        async def act(chance: float) -> None:
+            async with self.service.without(name, begin, end):
+                await asyncio.sleep(_OUTAGE_S[0] + chance * (_OUTAGE_S[1] - _OUTAGE_S[0]))
 
-    async def act(chance: float) -> None:
-        await asyncio.to_thread(begin)
-        try:
-            await asyncio.sleep(_OUTAGE_S[0] + chance * (_OUTAGE_S[1] - _OUTAGE_S[0]))
-        finally:
-            await asyncio.to_thread(end)
-
-    return act
+        return act
 
 
 @dataclass(slots=True)
@@ -120,12 +120,14 @@ async def soak(order: Order, stage: Stage) -> Soaked:
     customers = Customers(lambda: stage.service.port, at_once=order.at_once, per_s=order.per_s)
     calls: dict[str, Visit] = {}
     disturbances = plan(order.seed, order.calls, dict(order.counts))
-    memory = asyncio.create_task(_memory(customers, stage.service, order.calls))
     async with asyncio.TaskGroup() as group:
         group.create_task(customers.run(noted(visits(order.seed, order.calls, stage.keys), calls)))
         disturbing = group.create_task(_disturb(disturbances, stage, customers))
-    rest = Rest(memory=_drift(await memory, stage.service, order.calls))
+    rest = Rest()
     await _quiet(stage, rest)
+    if order.calm:
+        rest.memory = await _drift(order, stage, customers, calls)
+        await _quiet(stage, rest)
     rest.verified = await gateway_command(stage.config, "ledger", "verify")
     await stage.service.stop()
     attempts = await stage.provider.stop()
@@ -162,17 +164,17 @@ async def _disturb(disturbances: list[Disturbance], stage: Stage, customers: Cus
     return took_s
 
 
-async def _memory(customers: Customers, service: Service, calls: int) -> dict[int, int]:
-    """Resident bytes by worker, when the service is warm and nothing is done to it any more."""
-    await customers.reached(int(calls * _WARM))
-    return {pid: _rss(pid) for pid in service.workers()}
-
-
-def _drift(before: dict[int, int], service: Service, calls: int) -> int | None:
-    """Bytes by which the worker grew that grew most; None where too few calls came to tell."""
-    if calls * (1 - _WARM) < _MEASURED:
-        return None
-    return max((_rss(pid) - before[pid] for pid in service.workers() if pid in before), default=0)
+async def _drift(order: Order, stage: Stage, customers: Customers, calls: dict[str, Visit]) -> Growth:
+    """By how much the worker grew that grew most, from when it was warm."""
+    keys = [key for key in stage.keys if key.tier == OPEN]
+    resident: list[dict[int, int]] = []
+    for half in range(2):
+        first = order.calls + half * order.calm
+        await customers.run(noted(smooth_visits(order.seed, order.calm, keys, first), calls))
+        await asyncio.sleep(_SETTLED_S)
+        resident.append({pid: _rss(pid) for pid in stage.service.workers()})
+    before, after = resident
+    return Growth(max(after[pid] - before[pid] for pid in before), order.calm // len(before))
 
 
 def _rss(pid: int) -> int:

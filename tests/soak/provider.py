@@ -20,12 +20,11 @@ import msgspec
 import uvloop
 
 from .dialects import ANTHROPIC, OPENAI, Speech, compact, reported
-from .records import Attempt, End, write_attempts
+from .records import KEPT, Attempt, End, write_attempts
 from .script import Script, script_of
 
 _BACKLOG = 4096
 _LINGER_ZERO = struct.pack("ii", 1, 0)  # close() sends RST instead of FIN
-_AGES = 400  # of tokens, kept for one attempt: more are under way nowhere
 _STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
@@ -65,7 +64,8 @@ class Exchange:
         self._events = 0
         self._opened = False  # Anthropic's first event counts a token already
         self._usage: tuple[int, int, int] | None = None
-        self._written_s: list[float] = []
+        self._begun_s = time.monotonic()
+        self._written_ms: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -75,6 +75,10 @@ class Exchange:
     def abandoned(self) -> None:
         """The peer has left."""
         self._close("left")
+
+    def _now_ms(self) -> int:
+        """Since the arrival."""
+        return int((time.monotonic() - self._begun_s) * 1000)
 
     def _later(self, ms: int, step: Callable[[], None]) -> None:
         if ms:
@@ -99,7 +103,7 @@ class Exchange:
     def _answer_whole(self) -> None:
         answer = self.speech.answer(self.script, self._body.model)
         self._events = self.script.tokens
-        self._written_s = [time.monotonic()] * min(self._events, _AGES)
+        self._written_ms = [self._now_ms()] * min(self._events, KEPT)
         if self.act == "ok":
             self._usage = reported(self.script)
             self._connection.write_json(200, answer)
@@ -119,8 +123,8 @@ class Exchange:
             (word,) = script.words(self._events, self._events + 1)
             self._connection.write(self.speech.piece(script, self._body.model, word))
             self._events += 1
-            if len(self._written_s) < _AGES:
-                self._written_s.append(time.monotonic())
+            if len(self._written_ms) < KEPT:
+                self._written_ms.append(self._now_ms())
             self._later(script.interval_ms, self._next)
 
     def _end(self) -> None:
@@ -144,8 +148,7 @@ class Exchange:
     def _close(self, end: End) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        now_s, script = time.monotonic(), self.script
-        is_over = end in ("finished", "refused")
+        script = self.script
         counts_first = self._opened and self.speech is ANTHROPIC
         attempt = Attempt(
             marker=script.marker,
@@ -156,7 +159,8 @@ class Exchange:
             tokens=max(script.counted(self._events), int(counts_first)),
             end=end,
             reported=self._usage,
-            ages_ms=() if is_over else tuple(int((now_s - at_s) * 1000) for at_s in reversed(self._written_s)),
+            written_ms=tuple(self._written_ms),
+            over_ms=self._now_ms(),
         )
         self._connection.over(attempt)
 

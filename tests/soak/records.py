@@ -15,6 +15,9 @@ Seen = Literal["whole", "broken", "refused", "left", "lost", "unsent"]
 """`broken`: a stream that ended with an error frame; `lost`: a connection that ended where it must not."""
 
 
+KEPT = 1_000  # events of one attempt: no call has more
+
+
 class Attempt(Struct, frozen=True):
     """
     One request as the provider saw it, in whole.
@@ -23,7 +26,8 @@ class Attempt(Struct, frozen=True):
         arrived_s: Epoch second.
         tokens: Of the answer, written to the socket.
         reported: Prompt, cached and completion tokens of the usage that it wrote; None where it wrote none.
-        ages_ms: How long before the end each of the last tokens was written, newest first.
+        written_ms: How long after the arrival each event with text was written, as far as the first `KEPT` go.
+        over_ms: And how long after it everything was over.
     """
 
     marker: str
@@ -34,7 +38,17 @@ class Attempt(Struct, frozen=True):
     tokens: int
     end: End
     reported: tuple[int, int, int] | None = None
-    ages_ms: tuple[int, ...] = ()
+    written_ms: tuple[int, ...] = ()
+    over_ms: int = 0
+
+    @property
+    def over_s(self) -> float:
+        """Epoch second of its end."""
+        return self.arrived_s + self.over_ms / 1000
+
+    def written_by(self, at_s: float) -> int:
+        """How many events were written before the epoch second *at_s*."""
+        return sum(self.arrived_s + ms / 1000 < at_s for ms in self.written_ms)
 
 
 class Told(Struct, frozen=True):

@@ -22,9 +22,8 @@ FREE_S = 30.0  # G6
 ADDED_MS = 60.0  # G11, of Redis: at the 99th percentile
 DRAINED_S, CALLS_PER_S = 60.0, 200.0  # G11, of PostgreSQL
 AGAIN_S = 8.0  # the breaker's pause and the counters' rebuilding, generously
-# Of calls on budgets that have to be served again then: Redis is asked for 0.1 s, which a machine that is busy with
-# other things may take by itself.
-SERVED = 0.95
+BLIND_S = 0.5  # until nobody waits for Redis any more: three time-outs of 0.1 s with pauses
+_WHOLE_S = 60.0  # an outage so long is judged with its beginning, as G11 has it; of a shorter one that is too much
 _TOKENS = 40
 UNIT_NANO_USD = price_nano_usd(UNIT, 0, 0, _TOKENS)
 _ALL_HERE_S = 20.0
@@ -112,41 +111,39 @@ async def redis_frozen(stage: Stage, outage_s: float) -> Verdict:
     """Redis hangs: calls are hardly later, budgets admit nothing, and afterwards everything is as before."""
     assert stage.redis is not None
     calls: dict[str, Visit] = {}
+    # Made beforehand: what the first ones take would be the calls' latency.
+    planned = list(smooth_visits(1, int((2 * outage_s + 2 * AGAIN_S) * CALLS_PER_S / 2), stage.keys))
     async with _service(stage):
         crowd = Customers(lambda: stage.service.port, at_once=64, per_s=CALLS_PER_S / 2)
-        count = int((2 * outage_s + 2 * AGAIN_S) * CALLS_PER_S / 2)
-        running = asyncio.create_task(crowd.run(noted(smooth_visits(1, count, stage.keys), calls)))
+        running = asyncio.create_task(crowd.run(noted(iter(planned), calls)))
         await asyncio.sleep(outage_s)
-        frozen_s = time.time()
-        stage.redis.freeze()
-        await asyncio.sleep(outage_s)
-        thawed_s = time.time()
-        stage.redis.thaw()
+        async with stage.service.without("redis", stage.redis.freeze, stage.redis.thaw):
+            frozen_s = time.time()
+            await asyncio.sleep(outage_s)
+            thawed_s = time.time()
         await running
     verdict = await _judged(stage, calls, crowd.told)
     by_key = {marker: one.customer.tier for marker, one in calls.items()}
     capped = [one for one in crowd.told if by_key[one.marker] == CAPPED]
     free = [one for one in crowd.told if by_key[one.marker] == OPEN]
     before = _p99_ms(one for one in free if frozen_s - outage_s / 2 <= one.sent_s < frozen_s)
-    during = _p99_ms(one for one in free if frozen_s <= one.sent_s < thawed_s)
+    begin_s = frozen_s + (BLIND_S if outage_s < _WHOLE_S else 0.0)
+    during = _p99_ms(one for one in free if begin_s <= one.sent_s < thawed_s)
     admitted = [one for one in capped if frozen_s <= one.sent_s and one.over_s < thawed_s and one.seen == "whole"]
     after = [one for one in capped if one.sent_s > thawed_s + AGAIN_S]
-    served = sum(one.seen == "whole" for one in after) / max(1, len(after))
     verdict.figures |= {
         "seconds frozen": outage_s,
         "p99 of the first byte before, ms": before,
         "p99 of the first byte meanwhile, ms": during,
         "p99 added, ms": round(during - before, 1),
         "admitted on a budget meanwhile": len(admitted),
-        "served on a budget afterwards": f"{served:.1%} of {len(after)}",
+        "on a budget afterwards": len(after),
     }
     for one in admitted:
         verdict.blame("admitted blindly", one.marker, one)
-    for one in free:
+    for one in (*free, *after):
         if one.seen != "whole":
             verdict.blame("refused", one.marker, one)
-    if served < SERVED:
-        verdict.blame("refused", "-", f"{served:.1%} of the calls on budgets were served afterwards")
     if during - before > ADDED_MS:
         verdict.blame("latency", "-", f"{during - before:.1f} ms added")
     return verdict
@@ -159,12 +156,11 @@ async def postgres_away(stage: Stage, outage_s: float) -> Verdict:
     async with _service(stage):
         crowd = Customers(lambda: stage.service.port, at_once=64, per_s=CALLS_PER_S)
         await crowd.run(noted(smooth_visits(2, 200, stage.keys[:1]), calls))
-        await asyncio.to_thread(stage.database.stop)
-        stopped_s = time.time()
-        more = smooth_visits(3, int(outage_s * CALLS_PER_S), stage.keys[:1])
-        await crowd.run(noted(more, calls))
-        away_s = time.time() - stopped_s
-        await asyncio.to_thread(stage.database.start)
+        async with stage.service.without("postgres", stage.database.stop, stage.database.start):
+            stopped_s = time.time()
+            more = smooth_visits(3, int(outage_s * CALLS_PER_S), stage.keys[:1])
+            await crowd.run(noted(more, calls))
+            away_s = time.time() - stopped_s
         back_s = time.monotonic()
         drained_s = await _drained(stage, len(calls), back_s)
     verdict = await _judged(stage, calls, crowd.told)

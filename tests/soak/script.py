@@ -62,6 +62,10 @@ class Script:
         """Tokens of the answer's first *events*, as the model counts."""
         return round(events * self.percent / 100)
 
+    def events(self, tokens: int) -> int:
+        """How many of the answer's events come to no more than *tokens*."""
+        return int((tokens + 0.5) * 100 / self.percent)
+
     def words(self, begin: int = 0, end: int | None = None) -> list[str]:
         """Events *begin* to *end* of the answer; where an answer starts in `WORDS` depends on its marker."""
         first = sum(self.marker.encode())

@@ -7,6 +7,9 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 from tests.support import proc
@@ -15,6 +18,9 @@ from tests.support.gateway import PLAIN, Gateway, UncleanExitError
 
 _KILLED = "was sent SIGKILL"  # gunicorn's master, of a worker
 _SERVING_S = 30.0
+# After an outage its last errors come: a statement to a database that hangs ends by itself after 5 s, and may have
+# waited for its turn for as long.
+_ECHO_S = 10.0
 
 
 class Service:
@@ -22,16 +28,18 @@ class Service:
     What customers see as one address.
 
     Args:
-        expected: Events of the level error that are to come here: the outages that are made.
+        expected: Events of the level error, each with the store whose outages make it come.
 
     Attributes:
         kills_s: Epoch seconds of every SIGKILL.
+        outages_s: When a store was away: its name, and epoch seconds of the begin and the end.
         problems: What a generation did that it must never do: unclean ends, lines that ask a person to look.
     """
 
-    def __init__(self, config: Config, workers: int, expected: frozenset[str]) -> None:
+    def __init__(self, config: Config, workers: int, expected: Mapping[str, str]) -> None:
         self._expected = expected
         self.kills_s: list[float] = []
+        self.outages_s: list[tuple[str, float, float]] = []
         self.problems: list[str] = []
         self._config = config
         self._workers = workers
@@ -92,6 +100,17 @@ class Service:
         await self._end(old)
         await self.start()
 
+    @asynccontextmanager
+    async def without(self, store: str, begin: Callable[[], None], end: Callable[[], None]) -> AsyncIterator[None]:
+        """*store* is away from *begin* to *end*, for as long as the block takes."""
+        begun_s = time.time()
+        await asyncio.to_thread(begin)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(end)
+            self.outages_s.append((store, begun_s, time.time()))
+
     def workers(self) -> list[int]:
         """The processes that serve."""
         pids = proc.tree(self._gateway.pid)
@@ -117,4 +136,9 @@ class Service:
             return False
         if "Traceback" in str(line):
             return True
-        return line["level"] in ("error", "critical") and line["event"] not in self._expected
+        return line["level"] in ("error", "critical") and not self._is_expected(line)
+
+    def _is_expected(self, line: dict[str, Any]) -> bool:
+        at_s = datetime.fromisoformat(line["timestamp"]).timestamp()
+        store = self._expected.get(line["event"])
+        return any(name == store and begin <= at_s <= end + _ECHO_S for name, begin, end in self.outages_s)

@@ -22,8 +22,8 @@ Place = Literal["stores", "stream", "alone"]
 """`stream`: as `stores`, with the journal in Redis in place of files."""
 WORKERS = 3
 LOST_S = 0.5  # a round trip and the turn of the loop before it, on two cores that many others want
-_OF_OUTAGES = frozenset({"storage.lost", "ledger.delayed"})
-_OF_JOURNALS = frozenset({"ledger.refusing"})  # where Redis has them, and hangs
+_OF_OUTAGES = {"storage.lost": "postgres", "ledger.delayed": "postgres"}
+_OF_JOURNALS = {"ledger.refusing": "redis"}  # where Redis has them, and hangs
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
             url = f"sqlite:///{home / 'gateway.db'}"
             config = configuration(provider.url, keys, storage={"database_url": url}, ledger=ledger, **more)
             path.write_text(toml(config))
-            service = Service(config, 1, frozenset())
+            service = Service(config, 1, {})
             stack.callback(service.abandon)
             yield Stage(provider, service, keys, url, path)
             return
@@ -49,7 +49,7 @@ async def stage(place: Place, keys: list[Customer], *, workers: int = WORKERS, *
         expected = _OF_OUTAGES
         if place == "stream":
             ledger = {"durability": "redis-stream"}
-            expected |= _OF_JOURNALS
+            expected = expected | _OF_JOURNALS
         config = configuration(provider.url, keys, storage=storage, ledger=ledger, **more)
         path.write_text(toml(config))
         code, output = await gateway_command(path, "migrate")

@@ -10,7 +10,7 @@ from msgspec.structs import replace as altered
 
 from .books import Books, Row, Session, Trace
 from .records import Attempt, Told
-from .rest import DRIFT_BYTES, Rest, judge_rest
+from .rest import DRIFT_BYTES, Growth, Rest, judge_rest
 from .verdict import CUT_WINDOW_MS, Evidence, Verdict, judge
 from .visits import Leave, Visit, visit
 from .world import customers, price_nano_usd, weigh
@@ -29,7 +29,9 @@ def a_visit(number: int) -> Visit:
 
 
 WHOLE, LEFT, RETRIED = a_visit(1), replace(a_visit(2), leave=Leave("token", "fin", tokens=4)), a_visit(3)
-BEHIND = "paced 1, mean 2.00, most 2; others 0, mean 0.00, most 0"
+BEHIND = (
+    "paced 1, mean 2.00, most 2; others 0, mean 0.00, most 0; and behind the end 1, mean 0.00, most 0; oldest 25 ms"
+)
 COST = price_nano_usd(WHOLE.model, PROMPT, CACHED, TOKENS)
 
 
@@ -97,7 +99,7 @@ COSTS = (row(WHOLE, "cost", 0), cut_row("cost", 0, 4), REFUSED, row(RETRIED, "co
 TRACES = tuple(trace(of, charge) for of, charge in zip((WHOLE, LEFT, RETRIED), CHARGES, strict=True))
 ATTEMPTS = (
     attempt(WHOLE),
-    attempt(LEFT, end="left", tokens=6, reported=None, ages_ms=(1, 2, 3, 4, 5, 6)),
+    attempt(LEFT, end="left", tokens=6, reported=None, written_ms=(10, 20, 30, 40, 50, 60), over_ms=75),
     attempt(RETRIED, end="refused", tokens=0, reported=None),
     attempt(RETRIED, arrived_s=101.0),
 )
@@ -157,7 +159,7 @@ def test_good_books() -> None:
     assert verdict.offences == []
     assert verdict.figures["attempts seen by the provider"] == verdict.figures["attempts in the ledger"] == 4
     assert verdict.figures["exact to the token and nano-USD"] == 2
-    assert str(verdict.figures["left or broken, tokens behind"]) == BEHIND
+    assert str(verdict.figures["left or broken, events behind"]) == BEHIND
 
 
 FAULTY = {
@@ -200,7 +202,7 @@ FAULTY = {
     ),
     "unknown marker": replace(GOOD, attempts=(*ATTEMPTS, altered(ATTEMPTS[0], marker="s7-999999"))),
     "behind by more than the window": replace(
-        GOOD, attempts=(ATTEMPTS[0], altered(ATTEMPTS[1], ages_ms=(CUT_WINDOW_MS + 1,) * 6), *ATTEMPTS[2:])
+        GOOD, attempts=(ATTEMPTS[0], altered(ATTEMPTS[1], over_ms=51 + CUT_WINDOW_MS), *ATTEMPTS[2:])
     ),
 }
 
@@ -212,19 +214,19 @@ def test_faulty_books(rule: str) -> None:
 
 
 def test_killed() -> None:
-    """What a killed process had delivered may be charged for less, never for more, and without its customer's words."""
+    """What a killed process had delivered may be charged for less by what was on its way, never for more."""
     little = {"prompt_tokens": PROMPT - 3, "completion_tokens": 7, "cost_nano_usd": COST - 100}
     charge = altered(CHARGES[0], state="reconciled", **little)
-    cut = altered(ATTEMPTS[0], end="left", reported=None, ages_ms=(10,) * TOKENS)
+    cut = altered(ATTEMPTS[0], end="left", reported=None, written_ms=tuple(range(10, 100, 10)), over_ms=110)
     lost = altered(TOLD[0], seen="lost", request_id="", cost_nano_usd=None)
-    traces = (altered(trace(WHOLE, charge), user=None), *TRACES[1:])
+    traces = (trace(WHOLE, charge), *TRACES[1:])
     books = replace(GOOD.books, ledger=(charge, *CHARGES[1:], *COSTS), traces=traces, sessions=())
-    killed = replace(GOOD, attempts=(cut, *ATTEMPTS[1:]), told=(lost, *TOLD[1:]), books=books, kills_s=(100.5,))
+    killed = replace(GOOD, attempts=(cut, *ATTEMPTS[1:]), told=(lost, *TOLD[1:]), books=books, kills_s=(100.105,))
 
     verdict = judge(killed)
 
     assert {offence.rule for offence in verdict.offences} == {"session"}
-    assert str(verdict.figures["killed, tokens behind"]) == BEHIND
+    assert str(verdict.figures["killed, events behind"]) == BEHIND
 
 
 VOIDED = altered(
@@ -271,7 +273,7 @@ def test_corrected() -> None:
     ("rest", "rule"),
     [
         (Rest(left={"leases": 1}), "left behind"),
-        (Rest(memory=DRIFT_BYTES + 1), "memory"),
+        (Rest(memory=Growth(DRIFT_BYTES + 1, 2_000)), "memory"),
         (Rest(verified=(1, "missing 1")), "ledger verify"),
     ],
 )

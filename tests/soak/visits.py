@@ -107,9 +107,9 @@ def visits(seed: int, count: int, keys: Sequence[Customer], first: int = 0) -> I
         yield visit(seed, number, keys)
 
 
-def smooth_visits(seed: int, count: int, keys: Sequence[Customer]) -> Iterator[Visit]:
+def smooth_visits(seed: int, count: int, keys: Sequence[Customer], first: int = 0) -> Iterator[Visit]:
     """The same, but none that goes wrong, leaves or is sent twice, and no long ones."""
-    for one in visits(seed, count, keys):
+    for one in visits(seed, count, keys, first):
         script = replace(one.script, tokens=min(one.script.tokens, 8), interval_ms=0, wait_ms=0, acts=("ok",))
         yield _priced(replace(one, script=script, leave=None, bad=None, name=None), random.Random(one.number))
 
