@@ -25,8 +25,7 @@ from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
 from gateway.storage.journal.segments import Damage
 from gateway.storage.journal.spool import Reports
-from gateway.storage.journal.stream_store import StreamStore
-from gateway.storage.journal.streams import StreamKeeper, StreamRules
+from gateway.storage.journal.streams import StreamKeeper, StreamReports, StreamRules
 from gateway.storage.open import Stores
 from gateway.storage.retention import Janitor, Retention
 from gateway.storage.writing import BookWriter
@@ -98,11 +97,11 @@ def open_journal(
     if settings.ledger.durability == "redis-stream":
         return StreamKeeper(
             StreamRules(f"{of.host}-{own}", writer, bill),
-            StreamStore(settings.storage.redis_url),
+            settings.storage.redis_url,
             carrier,
             stores.counters,
             reports=reports,
-            adopted=reporter.adopted,
+            stream_reports=StreamReports(reporter.adopted, reporter.displaced),
             epoch_s=time.time,
             tasks=tasks,
         )
@@ -178,6 +177,9 @@ class _Reporter:
     def adopted(self, writer: str, ended: int, reconciled: int) -> None:
         self._metrics.reconciled(reconciled)
         self._log.warning(events.LEDGER_ADOPTED, writer=writer, ended=ended, reconciled=reconciled)
+
+    def displaced(self, key: str, new_key: str) -> None:
+        self._log.error(events.LEDGER_DISPLACED, key=key, new_key=new_key)
 
     def unreadable(self, path: str, cause: OSError) -> None:
         self._log.error(events.LEDGER_UNREADABLE, file=path, reason=_words(cause))

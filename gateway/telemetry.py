@@ -122,6 +122,11 @@ LEDGER_TORN = _event(
 LEDGER_UNREADABLE = _event(
     "ledger.unreadable", "error", "A journal cannot be read; it is tried again and again, and nothing of it is removed."
 )
+LEDGER_DISPLACED = _event(
+    "ledger.displaced",
+    "error",
+    "Under a key of the journal in Redis was something else; that has another name now, and the journal goes on.",
+)
 LEDGER_BURIED = _event(
     "ledger.buried", "error", "The database refused a row for what is in it; it stands in `dead_letters`."
 )

@@ -73,7 +73,7 @@ class Link(asyncio.Protocol):
             future.set_exception(RedisFailed("lost"))
         else:
             if not self._out:
-                self._loop.call_soon(self._flush)
+                self._loop.call_soon(self.flush)
             self._out.append(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub says tuples of one
             self._waiting.append(future)
         future.add_done_callback(_seen)
@@ -120,7 +120,8 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lose()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand over now what would leave at the end of this turn of the loop."""
         out, self._out = self._out, []
         if out and self._transport is not None and not self._is_lost:
             self._transport.write(b"".join(out))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,11 +14,12 @@ from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
 from gateway.core.journal import Admitted, Record, decode
 from gateway.core.ports import Spent, StoreUnavailable
-from gateway.storage.journal import stream_store
+from gateway.storage.journal import stream_store, streams
 from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.spool import Reports
+from gateway.storage.journal.stream_pipe import Letter
 from gateway.storage.journal.stream_store import StreamStore
-from gateway.storage.journal.streams import StreamKeeper, StreamRules
+from gateway.storage.journal.streams import StreamKeeper, StreamReports, StreamRules
 from tests.support.redis import Redis, server
 from tests.unit.admissions import ONE, admission, ended
 from tests.unit.storage.journal.test_keeping import NOW_S, SOON_S, Counters, Shelf
@@ -40,14 +41,18 @@ class House:
         self.shelf = Shelf()
         self.counters = Counters()
         self.adopted: list[tuple[str, int, int]] = []
+        self.displaced: list[tuple[str, str]] = []
         self._tasks = Tasks(lambda name, exc: None)
 
     def keeper(self, name: str) -> StreamKeeper:
         reports = CarrierReports(lambda exc: None, lambda: None, lambda request_id, reason: None)
         return StreamKeeper(
-            StreamRules(name, f"writer-{name}"), StreamStore(self.redis.url), Carrier(self.shelf, reports),
+            StreamRules(name, f"writer-{name}"), self.redis.url, Carrier(self.shelf, reports),
             self.counters, reports=Reports(lambda exc: None, lambda: None, lambda took_s: None),
-            adopted=lambda *facts: self.adopted.append(facts), epoch_s=lambda: NOW_S, tasks=self._tasks,
+            stream_reports=StreamReports(
+                lambda *facts: self.adopted.append(facts), lambda *names: self.displaced.append(names)
+            ),
+            epoch_s=lambda: NOW_S, tasks=self._tasks,
         )  # fmt: skip
 
 
@@ -112,6 +117,159 @@ async def test_a_slow_process_has_the_last_word(house: House, monkeypatch: pytes
     assert house.redis.keys() == []
 
 
+async def test_a_request_and_its_record_leave_together(house: House) -> None:
+    """That a provider is asked is in Redis though the process ends in that very turn of its loop."""
+    keeper = house.keeper("one")
+    keeper.start()
+    place = await keeper.admit(admission("r1"))
+
+    place.sent(ROUTE)
+    there = house.redis.command("XLEN", "anoman:journal:one")  # nothing of this process has run since
+
+    keeper.record(ended("r1"))
+    await keeper.close(SOON_S)
+    assert there == 2
+
+
+async def test_a_lease_that_comes_back(house: House) -> None:
+    """
+    A process whose lease is over is alive all the same when Redis had stood still, or it itself for a moment: it has
+    two seconds in which to say so, and nothing is taken from it.
+    """
+    slow, other = house.keeper("slow"), house.keeper("other")
+    slow.start()
+    await slow.admit(admission("r1"))
+
+    house.redis.command("DEL", "anoman:journal:slow:lease")
+    unheld = await other._store.unheld("other")
+    other.start()
+    async with asyncio.timeout(SOON_S):
+        while not house.redis.command("EXISTS", "anoman:journal:slow:lease"):  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(streams.ADOPT_S)  # the second look
+    slow.record(ended("r1"))
+    await slow.close(SOON_S)
+    await other.close(SOON_S)
+
+    assert unheld == {"slow"}
+    assert house.adopted == []
+    assert house.shelf.order == ["r1"]
+
+
+async def test_what_runs_on_after_a_loss(house: House) -> None:
+    """A journal that is gone, with its names, is begun anew with all that is open: the next one who takes it knows."""
+    keeper, other = house.keeper("one"), house.keeper("other")
+    keeper.start()
+    place = await keeper.admit(admission("r1"))
+    place.sent(ROUTE)
+    place.moved(7, 1.0)
+
+    house.redis.flush()
+    async with asyncio.timeout(SOON_S):
+        while not house.redis.command("HLEN", "anoman:journal:one:places"):  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(0.05)
+    await stop(keeper)
+    keeper._pipe.close()
+    await keeper._store.close()
+    house.redis.command("DEL", "anoman:journal:one:lease")
+    other.start()
+    await house.shelf.has(1)
+    await other.close(SOON_S)
+
+    assert house.shelf.entries["r1"].receipt.usage.completion_tokens == 7
+    assert house.adopted == [("writer-one", 0, 1)]
+
+
+@pytest.mark.parametrize("key", ["anoman:journal:one", "anoman:journal:one:places", "anoman:journals"])
+async def test_a_key_of_another_kind(house: House, key: str) -> None:
+    """What somebody has put under a name of ours keeps its contents, under another name, and the journal goes on."""
+    keeper, other = house.keeper("one"), house.keeper("other")
+    keeper.start()
+    place = await keeper.admit(admission("r1"))
+    place.sent(ROUTE)
+
+    house.redis.command("SET", key, "mine")
+    async with asyncio.timeout(SOON_S):
+        while not house.displaced:
+            with contextlib.suppress(StoreUnavailable):
+                place.moved(1, 1.0)
+                await keeper.admit(admission("r2"))
+            keeper.record(ended("r2"))
+            await asyncio.sleep(0.05)
+    await keeper.admit(admission("r3"))
+    keeper.record(ended("r3"))
+    keeper.record(ended("r1"))
+    await house.shelf.has(3)
+    await keeper.close(SOON_S)
+    await other.close(SOON_S)
+
+    ((name, new_name),) = house.displaced
+    assert name == key
+    assert house.redis.command("GET", new_name) == "mine"
+    assert house.redis.keys() == [new_name]
+
+
+async def test_another_kind_in_the_journal_of_the_dead(house: House) -> None:
+    """It keeps nobody from taking over what is left."""
+    dead, other = house.keeper("dead"), house.keeper("other")
+    dead.start()
+    await dead.admit(admission("r1"))
+    await stop(dead)
+    dead._pipe.close()
+    await dead._store.close()
+    for command in ("DEL anoman:journal:dead:lease", "SET anoman:journal:dead:places mine"):
+        house.redis.command(*command.split())
+
+    other.start()
+    await house.shelf.has(1)
+    await other.close(SOON_S)
+
+    assert [name for name, _ in house.displaced] == ["anoman:journal:dead:places"]
+    assert list(house.shelf.entries) == ["r1"]
+
+
+async def test_a_connection_that_is_cut(house: House) -> None:
+    """Nobody is refused for it, and what was on its way is sent again."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission("r0"))
+
+    for number in range(1, 20):
+        house.redis.command("CLIENT", "KILL", "TYPE", "normal")
+        place = await keeper.admit(admission(f"r{number}"))
+        place.sent(ROUTE)
+        keeper.record(ended(f"r{number}"))
+    keeper.record(ended("r0"))
+    await house.shelf.has(20)
+    await keeper.close(SOON_S)
+
+    assert sorted(house.shelf.entries) == sorted(f"r{number}" for number in range(20))
+    assert house.redis.keys() == []
+
+
+async def test_who_waits_when_redis_is_back(house: House) -> None:
+    """Calls pass at once where Redis goes on, and what came meanwhile is not in their way."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission("r0"))
+
+    house.redis.freeze()
+    refused = await asyncio.gather(
+        *[keeper.admit(admission(f"no{number}")) for number in range(50)], return_exceptions=True
+    )
+    late = [asyncio.ensure_future(keeper.admit(admission(f"r{number}"))) for number in range(50)]
+    await asyncio.sleep(0)
+    house.redis.thaw()
+    places = await asyncio.gather(*late)
+    for number in range(50):
+        keeper.record(ended(f"no{number}", booking=None))
+        keeper.record(ended(f"r{number}"))
+    await keeper.close(SOON_S)
+
+    assert {type(one) for one in refused} == {StoreUnavailable}
+    assert len(places) == 50
+
+
 async def test_away(house: House) -> None:
     """While Redis is away nobody is let in; the ends of those who were are written when it is there again."""
     keeper = house.keeper("one")
@@ -131,27 +289,31 @@ async def test_away(house: House) -> None:
     assert house.redis.keys() == []
 
 
-async def test_what_is_not_known_to_be_there_is_not_forgotten(house: House) -> None:
+async def test_what_is_not_known_to_be_there_is_not_forgotten(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A record may be read, and what is before it forgotten, sooner than the reply to its writing is here: the admission
     of a call must not go for that, nor while it is written anew.
     """
     keeper, store = house.keeper("one"), StreamStore(house.redis.url)
-    append = keeper._store.append
+    landed, is_late = keeper._pipe._landed, asyncio.Event()
+    monkeypatch.setattr(streams, "ADMIT_S", SOON_S)
 
-    async def slowly(*args: Any) -> list[bytes]:
-        ids = await append(*args)
-        await keeper._empty()
-        return ids
+    def late(letter: Letter, reply: str) -> None:
+        is_late.set()
+        asyncio.get_running_loop().call_later(0.2, landed, letter, reply)
 
-    keeper._store.append = slowly  # type: ignore[method-assign]
+    keeper._pipe._landed = late  # type: ignore[method-assign]
     keeper.start()
-    await asyncio.gather(*[keeper.admit(admission(f"r{number}")) for number in range(20)])
+    calls = [asyncio.ensure_future(keeper.admit(admission(f"r{number}"))) for number in range(20)]
+    await is_late.wait()
+    await keeper._empty()
+    await asyncio.gather(*calls)
     for place in keeper._open.values():
         place.since_s -= 100
+    is_late.clear()
     keeper._rewrite()
+    await is_late.wait()
     await keeper._empty()
-    await keeper._write()
 
     left = {record.admission.request_id for record in await records(store) if isinstance(record, Admitted)}
     await keeper.close(SOON_S)

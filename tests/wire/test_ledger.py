@@ -107,7 +107,7 @@ async def test_killed_in_a_stream(books: Ledger) -> None:
     """A stream whose process is killed is charged by the next one, its prompt and what had come, and to its session."""
     async with FakeProvider() as provider:
         provider.script("m", [R(), T("One "), T("two "), T("three"), HANG])
-        config = standard(provider.base_url, **books.sections)
+        config = standard(provider.base_url, stream={"idle_s": 20}, **books.sections)  # longer than we wait here
         async with (
             Gateway(config) as gateway,
             gateway.client(anoman_session_id="s-1").stream(CHAT, chat("m", user="u-1")) as stream,

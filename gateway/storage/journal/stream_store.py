@@ -8,14 +8,14 @@ For a process NAME there are, all under one prefix:
     anoman:journal:NAME:places  the progress of what is open in it, by request
     anoman:journal:NAME:lease   there as long as the process renews it, or one that has taken the journal over
 
-Commands are idempotent, or their effect is: a record that is there twice counts once.
+Its own process writes it by a connection of its own (`stream_pipe`). Commands are idempotent, or their effect is: a
+record that is there twice counts once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ REGISTRY = "anoman:journals"
 LEASE_MS = 15_000  # without a word of its process for so long, a journal is somebody else's
 # Nobody waits for so long; a connection that is only slow is not given up, for a new one takes several round trips.
 ANSWER_S = 5.0
-_FIELD = b"r"
+FIELD = b"r"
 # A journal is taken by giving it another name: should its process only have been slow, what that writes from now on is
 # a journal of its own, which the taker does not remove with the other.
 _TAKE = """
@@ -47,7 +47,28 @@ redis.call('SET', new_lease, taker, 'PX', lease_ms)
 return writer
 """
 
+# What stands under a name of ours and is of another kind is not ours: it keeps its contents, and gets another name.
+_ASIDE = """
+local kinds, moved = {'hash', 'string', 'stream', 'hash'}, {}
+for at, kind in ipairs(kinds) do
+  local found = redis.call('TYPE', KEYS[at]).ok
+  if found ~= 'none' and found ~= kind then
+    redis.call('RENAME', KEYS[at], KEYS[at + #kinds])
+    moved[#moved + 1], moved[#moved + 2] = KEYS[at], KEYS[at + #kinds]
+  end
+end
+return moved
+"""
+
 Id = bytes
+
+
+def aside(name: str) -> tuple[str, list[str]]:
+    """The script that gives other names to what is in the way of the journal *name*, and its keys; it replies old and
+    new ones."""
+    keys = REGISTRY, *_keys(name)
+    new_keys = [f"anoman:aside:{time.time_ns():x}:{key}" for key in keys]
+    return _ASIDE, [*keys, *new_keys]
 
 
 class StreamStore:
@@ -63,65 +84,48 @@ class StreamStore:
             url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=Retry(NoBackoff(), 0)
         )  # fmt: skip
 
-    async def append(self, name: str, payloads: Sequence[bytes], places: Mapping[str, bytes | None]) -> list[Id]:
-        """
-        Put *payloads* behind the others; their ids.
-
-        Args:
-            places: Progress by request, None for those that have ended.
-        """
-        pipeline = self._client.pipeline(transaction=False)
-        for payload in payloads:
-            pipeline.xadd(_key(name), {_FIELD: payload})
-        if kept := {request_id: place for request_id, place in places.items() if place is not None}:
-            pipeline.hset(_key(name, "places"), mapping=cast("dict[Any, Any]", kept))
-        if gone := [request_id for request_id, place in places.items() if place is None]:
-            pipeline.hdel(_key(name, "places"), *gone)
-        replies = await self._run(pipeline.execute())
-        return [Id(reply) for reply in replies[: len(payloads)]]
-
-    async def renew(self, name: str, writer: str) -> None:
-        """Say that the process NAME lives."""
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.hset(REGISTRY, name, writer)
-        pipeline.set(_key(name, "lease"), writer, px=LEASE_MS)
-        await self._run(pipeline.execute())
-
     async def read(self, name: str, after: Id, most: int) -> list[tuple[Id, bytes]]:
         """The records behind *after* (b"0" for all), *most* at the most."""
-        found = await self._run(self._client.xrange(_key(name), min=b"(" + after, max=b"+", count=most))
-        return [(Id(number), cast("bytes", fields[_FIELD])) for number, fields in found if _FIELD in fields]
+        found = await self._run(self._client.xrange(journal_key(name), min=b"(" + after, max=b"+", count=most))
+        return [(Id(number), cast("bytes", fields[FIELD])) for number, fields in found if FIELD in fields]
 
     async def places(self, name: str) -> dict[bytes, bytes]:
         """Progress by request."""
-        return cast("dict[bytes, bytes]", await self._run(self._client.hgetall(_key(name, "places"))))
+        return cast("dict[bytes, bytes]", await self._run(self._client.hgetall(journal_key(name, "places"))))
 
     async def trim(self, name: str, before: Id) -> None:
         """Forget the records before *before*."""
-        await self._run(self._client.xtrim(_key(name), minid=before, approximate=False))
+        await self._run(self._client.xtrim(journal_key(name), minid=before, approximate=False))
 
     async def length(self, name: str) -> int:
         """How many records there are."""
-        return int(await self._run(self._client.xlen(_key(name))))
+        return int(await self._run(self._client.xlen(journal_key(name))))
 
-    async def take(self, own: str, taker: str) -> tuple[str, str] | None:
-        """
-        The name and writer of a journal that nobody renews, and that is not *own*; now it is *taker*'s, by a new name.
-        """
-        for found in await self._run(self._client.hkeys(REGISTRY)):
-            name = found.decode()
-            if name == own:
-                continue
-            new_name = f"{name.partition('~')[0]}~{time.time_ns():x}"
-            keys = [REGISTRY, *_keys(name), *_keys(new_name)]
-            writer = await self._run(self._client.eval(_TAKE, len(keys), *keys, name, new_name, taker, str(LEASE_MS)))
-            if writer is not None:
-                return new_name, writer.decode()
-        return None
+    async def unheld(self, own: str) -> set[str]:
+        """The names of journals besides *own* that nobody renews."""
+        names = [name for found in await self._run(self._client.hkeys(REGISTRY)) if (name := found.decode()) != own]
+        pipeline = self._client.pipeline(transaction=False)
+        for name in names:
+            pipeline.exists(journal_key(name, "lease"))
+        held = await self._run(pipeline.execute()) if names else []
+        return {name for name, is_held in zip(names, held, strict=True) if not is_held}
+
+    async def take(self, name: str, taker: str) -> tuple[str, str] | None:
+        """The new name of the journal *name*, now *taker*'s, and its writer; None where somebody has it, or had it."""
+        new_name = f"{name.partition('~')[0]}~{time.time_ns():x}"
+        keys = [REGISTRY, *_keys(name), *_keys(new_name)]
+        writer = await self._run(self._client.eval(_TAKE, len(keys), *keys, name, new_name, taker, str(LEASE_MS)))
+        return None if writer is None else (new_name, writer.decode())
+
+    async def put_aside(self, name: str) -> list[tuple[str, str]]:
+        """Old and new names of what was in the way of the journal *name*."""
+        script, keys = aside(name)
+        found = [moved.decode() for moved in await self._run(self._client.eval(script, len(keys), *keys))]
+        return list(zip(found[::2], found[1::2], strict=True))
 
     async def hold(self, name: str, taker: str) -> None:
         """Keep a journal that was taken."""
-        await self._run(self._client.set(_key(name, "lease"), taker, px=LEASE_MS))
+        await self._run(self._client.set(journal_key(name, "lease"), taker, px=LEASE_MS))
 
     async def remove(self, name: str) -> None:
         """There is nothing in it that is needed."""
@@ -132,7 +136,7 @@ class StreamStore:
 
     async def release(self, name: str) -> None:
         """Leave it to whoever comes."""
-        await self._run(self._client.delete(_key(name, "lease")))
+        await self._run(self._client.delete(journal_key(name, "lease")))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -152,10 +156,11 @@ class StreamStore:
         return reply
 
 
-def _key(name: str, *parts: str) -> str:
+def journal_key(name: str, *parts: str) -> str:
+    """The key of the journal *name*'s records, or of its lease or places."""
     return ":".join(("anoman:journal", name, *parts))
 
 
 def _keys(name: str) -> tuple[str, str, str]:
     """Lease, records, places."""
-    return _key(name, "lease"), _key(name), _key(name, "places")
+    return journal_key(name, "lease"), journal_key(name), journal_key(name, "places")

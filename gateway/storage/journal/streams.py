@@ -1,8 +1,9 @@
 """
 The port `Journal` on a Redis stream, and everything that is done with such journals. See `stream_store`.
 
-One task writes what many exchanges want written, in one round trip for all of them. Progress is written every second:
-should the process die, at most that much of each open stream is not charged.
+Admissions wait for Redis, a round trip; nothing else does. That a provider is asked leaves in the same turn of the loop
+as the request itself: a process that is killed has sent both, or neither. Progress is written every second: should the
+process die, at most that much of each open stream is not charged.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, Backlog, Carrier
 from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, spent_of, still_held
 from gateway.storage.journal.slots import MAX_SENT, way_of
-from gateway.storage.journal.spool import SOON_S, Reports
+from gateway.storage.journal.spool import Reports
+from gateway.storage.journal.stream_pipe import Letter, Pipe, PipeReports
 from gateway.storage.journal.stream_store import Id, StreamStore
+from gateway.storage.redis_link import RedisFailed
 from gateway.storage.writing import Entry
 
 ADMIT_S = 0.1  # H24: whoever waits for a call to be admitted waits no longer than this for Redis
@@ -35,7 +38,6 @@ RENEW_S = 1.0
 # How long an exchange may stand in the way of those behind it being forgotten; then its records are written anew.
 REWRITE_S = 60.0
 STOP_S = 0.1  # between two attempts to stop a task
-KEPT_BYTES = 16 * 1024 * 1024  # of ends that cost nothing, while Redis takes none; others are kept in any case
 _PLACE = struct.Struct(f"<IB{MAX_SENT}s")  # tokens, attempts, their ways
 _FIRST: Id = b"0"
 
@@ -49,6 +51,7 @@ class StreamPlace:
     tokens: int = 0
     ways: bytearray = field(default_factory=bytearray)
     has_moved: bool = False
+    is_kept: bool = False  # whether progress of it may be in Redis
     payloads: list[bytes] = field(default_factory=list)  # its records, while it is open
     first: Id | None = None  # of these, the oldest in the stream
     since_s: float = 0.0
@@ -90,15 +93,17 @@ class StreamRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A record on its way, who waits for it, and the place that it is of, while that is open, as its first or not."""
+class StreamReports:
+    """
+    Who is told what, besides `Reports` and `CarrierReports`.
 
-    payload: bytes
-    place: StreamPlace | None = None
-    future: asyncio.Future[None] | None = None
-    ended: str | None = None
-    is_paid: bool = True
-    is_first: bool = False
+    Attributes:
+        adopted: The writer of a journal that was taken over, how many ends it had, and how many were reconciled.
+        displaced: A key of ours that held something else, and the name that this has now.
+    """
+
+    adopted: Callable[[str, int, int], None]
+    displaced: Callable[[str, str], None]
 
 
 class StreamKeeper(Backlog):
@@ -106,71 +111,72 @@ class StreamKeeper(Backlog):
     The port `Journal`, on Redis. To be made inside the running loop.
 
     Args:
-        adopted: The writer of a journal that was taken over, how many ends it had, and how many were reconciled.
+        url: Of Redis, as `storage.redis_url`.
         epoch_s: The wall clock.
     """
 
     def __init__(
         self,
         rules: StreamRules,
-        store: StreamStore,
+        url: str,
         carrier: Carrier,
         counters: Counters,
         *,
         reports: Reports,
-        adopted: Callable[[str, int, int], None],
+        stream_reports: StreamReports,
         epoch_s: Callable[[], float],
         tasks: Tasks,
     ) -> None:
         self._rules = rules
-        self._store = store
+        self._store = StreamStore(url)
+        told = PipeReports(self._fail, self._restore, self._dropped, self._write_anew, stream_reports.displaced)
+        self._pipe = Pipe(url, rules.name, rules.writer, told)
         self._carrier = carrier
         self._counters = counters
-        self._reports = reports
-        self._adopted = adopted
+        self._reports, self._stream_reports = reports, stream_reports
         super().__init__(epoch_s)
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._open: dict[str, StreamPlace] = {}
-        self._queue: list[_Waiting] = []
-        self._wake, self._news = asyncio.Event(), asyncio.Event()
-        self._flush: asyncio.TimerHandle | None = None
+        self._gone: set[str] = set()  # whose progress is still in Redis, and not needed any more
+        self._news = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
-        self._has_failed = self._is_stuck = False
-        self._turn = asyncio.Lock()  # to write: what is on its way is newer than all that is known to be there
-        self._newest: Id = _FIRST  # of these
+        self._has_failed = False
+        self._newest: Id = _FIRST  # of the records that are known to be there; all that is on its way is newer
         self._read_to: Id = _FIRST
 
     async def admit(self, admission: Admission) -> Place:
         """See the port."""
-        place = StreamPlace(admission, self._note, since_s=self._loop.time())
+        place, began_s = StreamPlace(admission, self._note, since_s=self._loop.time()), self._loop.time()
         payload, future = encode(Admitted(admission)), self._loop.create_future()
         place.payloads.append(payload)
         self._open[admission.request_id] = place
-        self._queue.append(_Waiting(payload, place, future, is_first=True))
-        self._wake.set()
-        patience = Patience(ADMIT_S, partial(self._refuse, [future])) if self._is_stuck else None
+        letter = Letter(payload, partial(self._admitted, place, future), partial(_refuse, future))
+        self._pipe.offer(letter)
+        patience = Patience(ADMIT_S, partial(self._silent, future))
         try:
             await future
-        except StoreUnavailable:
+        except StoreUnavailable as exc:
             self._open.pop(admission.request_id, None)
+            self._tell(exc)
             raise
         finally:
-            if patience is not None:
-                patience.cancel()
+            patience.cancel()
+            self._pipe.withdraw(letter)
+        self._reports.committed(self._loop.time() - began_s)
         return place
 
     def record(self, receipt: Receipt) -> None:
         """See the port."""
         self._ended += 1
-        self._open.pop(receipt.request_id, None)
-        is_paid = receipt.booking is not None
-        self._queue.append(_Waiting(encode(Settled(receipt)), ended=receipt.request_id, is_paid=is_paid))
-        self._soon()
+        place = self._open.pop(receipt.request_id, None)
+        if place is not None and place.is_kept:
+            self._gone.add(receipt.request_id)
+        self._pipe.put(Letter(encode(Settled(receipt)), self._landed, is_spare=receipt.booking is None))
 
     def start(self) -> None:
         """Begin to write, and to empty journals."""
-        steps = {"write": self._write_all, "renew": self._renew_all, "drain": self._empty_own, "adopt": self._adopt_all}
+        steps = {"write": self._pipe.run, "renew": self._renew_all, "drain": self._empty_own, "adopt": self._adopt_all}
         self._running = [self._tasks.spawn(step(), name=f"journal.{name}") for name, step in steps.items()]
 
     async def taken_over(self) -> None:
@@ -179,133 +185,102 @@ class StreamKeeper(Backlog):
     async def close(self, timeout_s: float) -> None:
         """Stop, and bring into the database what can be in *timeout_s*; another process will bring the rest."""
         end_s = self._loop.time() + timeout_s
-        await _stop(self._running)
+        writing, *others = self._running or [self._tasks.spawn(self._pipe.run(), name="journal.write")]
+        await _stop(others)
         with suppress(TimeoutError, StoreUnavailable):
             async with asyncio.timeout_at(end_s):
-                await self._write()
+                await self._pipe.emptied()
                 await self._empty()
-                if self._open or self._queue:
+                if self._open:
                     await self._store.release(self._rules.name)
                 else:
                     await self._store.remove(self._rules.name)
+        await _stop([writing])
+        self._pipe.close()
         await self._store.close()
 
     # -- writing --
 
-    def _silent(self, batch: list[_Waiting]) -> None:
-        """Redis does not answer: those who wait for *batch* are refused, and those who wait behind it."""
-        self._is_stuck = True
-        self._refuse([one.future for one in (*batch, *self._queue) if one.future is not None])
+    def _admitted(self, place: StreamPlace, future: asyncio.Future[None], number: Id) -> None:
+        place.first = number
+        self._landed(number)
+        if not future.done():
+            future.set_result(None)
 
-    def _refuse(self, futures: Sequence[asyncio.Future[None]]) -> None:
-        """The calls go elsewhere. Their records may be written all the same: the ends that follow close them."""
-        for future in futures:
-            if not future.done():
-                exc = StoreUnavailable(f"Redis has not answered for {ADMIT_S} s")
-                future.set_exception(exc)
-                self._tell(exc)
+    def _landed(self, number: Id) -> None:
+        self._newest = number
+        self._news.set()
+
+    def _silent(self, future: asyncio.Future[None]) -> None:
+        """The call goes elsewhere. Its record may be written all the same: the end that follows closes it."""
+        self._pipe.silent()
+        if not future.done():
+            future.set_exception(StoreUnavailable(f"Redis has not answered for {ADMIT_S} s"))
+
+    def _fail(self, exc: RedisFailed) -> None:
+        self._tell(StoreUnavailable(str(exc)))
 
     def _tell(self, exc: StoreUnavailable) -> None:
         if not self._has_failed:
             self._has_failed = True
             self._reports.failed(exc)
 
+    def _restore(self) -> None:
+        if self._has_failed:
+            self._has_failed = False
+            self._reports.restored()
+
+    def _dropped(self) -> None:
+        self._carried += 1  # a trace of what cost nothing: it will not be in the database
+
     def _note(self, opened: Opened) -> None:
         place = self._open.get(opened.request_id)
         if place is not None:
             payload = encode(opened)
             place.payloads.append(payload)
-            self._queue.append(_Waiting(payload, place))
-            self._wake.set()  # at once: there is no map that would outlive us
-
-    def _soon(self) -> None:
-        if self._flush is None:
-            self._flush = self._loop.call_later(SOON_S, self._flush_now)
-
-    def _flush_now(self) -> None:
-        self._flush = None
-        self._wake.set()
-
-    async def _write_all(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            with suppress(StoreUnavailable):
-                await self._write()
-
-    async def _write(self, moved: Sequence[StreamPlace] = ()) -> None:
-        """
-        Write what waits, in one round trip. Raises StoreUnavailable, when the ends are still to be written.
-
-        Args:
-            moved: Whose progress is written along.
-        """
-        async with self._turn:
-            await self._write_batch(moved)
-
-    async def _write_batch(self, moved: Sequence[StreamPlace]) -> None:
-        batch, self._queue = [one for one in self._queue if one.future is None or not one.future.done()], []
-        places = {place.admission.request_id: place.packed() for place in moved}
-        gone: dict[str, bytes | None] = {one.ended: None for one in batch if one.ended is not None}
-        if not batch and not places:
-            return
-        began_s, patience = self._loop.time(), Patience(ADMIT_S, partial(self._silent, batch))
-        try:
-            ids = await self._store.append(self._rules.name, [one.payload for one in batch], {**places, **gone})
-        except StoreUnavailable as exc:
-            self._fail(batch, exc)
-            raise
-        except BaseException:
-            self._queue[:0] = batch
-            raise
-        finally:
-            patience.cancel()
-            self._is_stuck = False
-        for place in moved:
-            place.has_moved = False
-        for one, number in zip(batch, ids, strict=True):
-            self._newest = number
-            if one.place is not None and one.is_first:
-                one.place.first = number
-            if one.future is not None and not one.future.done():
-                one.future.set_result(None)
-        self._reports.committed(self._loop.time() - began_s)
-        if self._has_failed:
-            self._has_failed = False
-            self._reports.restored()
-        self._news.set()
-
-    def _fail(self, batch: list[_Waiting], exc: StoreUnavailable) -> None:
-        """Nobody is let in; ends and attempts wait for the next time."""
-        kept, size = [], 0
-        for one in batch:
-            if one.future is not None:
-                if not one.future.done():
-                    one.future.set_exception(StoreUnavailable(str(exc)))
-                continue
-            size += len(one.payload)
-            if one.is_paid or size < KEPT_BYTES:
-                kept.append(one)
-            else:
-                self._carried += 1  # a trace of what cost nothing: it will not be in the database
-        self._queue[:0] = kept
-        self._tell(exc)
+            self._pipe.put(Letter(payload, self._landed))
+            self._pipe.flush()  # with the request that it is about
 
     async def _renew_all(self) -> None:
         while True:
-            with suppress(StoreUnavailable):
-                await self._store.renew(self._rules.name, self._rules.writer)
-                self._rewrite()
-                await self._write([place for place in self._open.values() if place.has_moved])
+            self._rewrite()
+            self._renew()
             await asyncio.sleep(RENEW_S)
+
+    def _renew(self) -> None:
+        """Say that this process lives, and what has come of answers."""
+        moved = [place for place in self._open.values() if place.has_moved]
+        gone, self._gone = self._gone, set()
+        for place in moved:
+            place.has_moved, place.is_kept = False, True
+        packed = {place.admission.request_id: place.packed() for place in moved}
+        self._pipe.renew(packed, gone, partial(self._not_renewed, moved, gone))
+
+    def _not_renewed(self, moved: Sequence[StreamPlace], gone: set[str], _exc: RedisFailed) -> None:
+        for place in moved:
+            place.has_moved = True
+        self._gone |= gone
 
     def _rewrite(self) -> None:
         """Put what is open for long behind the others: those before it need not be kept for it."""
         before_s = self._loop.time() - REWRITE_S
-        for place in self._open.values():
-            if place.first is not None and place.since_s < before_s:
-                place.since_s, place.has_moved = self._loop.time(), True
-                self._queue[:0] = [_Waiting(text, place, is_first=n == 0) for n, text in enumerate(place.payloads)]
+        self._write_again([place for place in self._open.values() if place.first and place.since_s < before_s])
+
+    def _write_anew(self) -> None:
+        """The journal is another one from now on: what is open has to be in it."""
+        self._write_again([place for place in self._open.values() if place.first])
+
+    def _write_again(self, places: Sequence[StreamPlace]) -> None:
+        for place in places:
+            place.since_s, place.has_moved = self._loop.time(), True
+            first, *others = place.payloads
+            self._pipe.put(Letter(first, partial(self._again, place)))
+            for payload in others:
+                self._pipe.put(Letter(payload, self._landed))
+
+    def _again(self, place: StreamPlace, number: Id) -> None:
+        place.first = number
+        self._landed(number)
 
     # -- emptying --
 
@@ -337,10 +312,21 @@ class StreamKeeper(Backlog):
             await self._store.trim(rules.name, min([self._read_to, self._newest, *firsts], key=_order))
 
     async def _adopt_all(self) -> None:
+        """
+        A journal whose lease is over is taken when it still is at the next look: in between, Redis has read all that
+        was sent to it, what a process wrote before it died, and the renewals of those that live, though it had stood
+        still for longer than leases last.
+        """
+        suspects: set[str] = set()
         while True:
             with suppress(StoreUnavailable):
-                while (taken := await self._store.take(self._rules.name, self._rules.writer)) is not None:
-                    await self._adopt(*taken)
+                unheld = await self._store.unheld(self._rules.name)
+                for name in suspects & unheld:
+                    for old_name, new_name in await self._store.put_aside(name):
+                        self._stream_reports.displaced(old_name, new_name)
+                    if (taken := await self._store.take(name, self._rules.writer)) is not None:
+                        await self._adopt(*taken)
+                suspects = unheld
             await asyncio.sleep(ADOPT_S)
 
     async def _adopt(self, name: str, writer: str) -> None:
@@ -359,7 +345,7 @@ class StreamKeeper(Backlog):
                 await self._carrier.carry(entries[start : start + MOST])
             await _stop([holding])  # else it might hold what is not there any more
             await self._store.remove(name)
-            self._adopted(writer, len(ended), len(left))
+            self._stream_reports.adopted(writer, len(ended), len(left))
         finally:
             holding.cancel()
 
@@ -382,6 +368,11 @@ class StreamKeeper(Backlog):
             for request_id, case in book.open.items()
         ]
         return left, ended
+
+
+def _refuse(future: asyncio.Future[None], exc: RedisFailed) -> None:
+    if not future.done():
+        future.set_exception(StoreUnavailable(str(exc)))
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
