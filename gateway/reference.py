@@ -142,8 +142,8 @@ MEANINGS: Mapping[str, str] = {
     "ledger_unavailable": "What the request might cost cannot be kept safe: the disk of the journal takes nothing "
     "now. No provider was asked ([ledger.md](ledger.md)).",
     "budget_exceeded": "A budget of the key, its tenant or its session, or the allowance of the tenant's plan, has "
-    "less left than the request may cost at worst; the message names it. In a stream: it has been reached "
-    "([limits.md](limits.md)).",
+    "less left than the request may cost at worst; the message says which, how much, and the longest answer that would "
+    "fit. In a stream: it has been reached, and the message names it ([limits.md](limits.md)).",
     "limits_unavailable": "The counters of limits that processes share do not answer, and a budget bounds the key, or "
     "it is not to be let in without them ([limits.md](limits.md)).",
     "not_found": "The path is none of the gateway's; the message names those that serve models. Or there is no such "

@@ -298,7 +298,6 @@ class FetchFailed(Exception):
 
 
 SHUTDOWN = Failure("gateway_shutdown", "shutdown", SHUTTING_DOWN, retryable=False, counts=False)
-BUDGET_REACHED = Failure("policy_stop", "budget", BUDGET_EXCEEDED, retryable=False, counts=False)
 KEY_CUT = Failure("policy_stop", "key_revoked", KEY_REVOKED, retryable=False, counts=False)
 FIRST_TOKEN_TIMEOUT = Failure("upstream_timeout", "first_token", PROVIDER_TIMEOUT)
 IDLE_TIMEOUT = Failure("upstream_timeout", "idle", PROVIDER_TIMEOUT, retryable=False)

@@ -111,6 +111,7 @@ class Exchange(Struct):
         prompt_tokens: Our count of the prompt, where its worst case was reckoned.
         granted_nano_usd: What is held for it of its budgets; None where it draws on none.
         stop_tokens: Tokens of the answer at which it has to be stopped, where less is held than it may cost at worst.
+        stop_limit: Then, the budget or the allowance of which there is no more, in words.
         admitted_s: Epoch second of admission, by the clock of the counters.
         response_id: What the client knows the answer by, as far as one has begun.
         admission: What the journal has of it; None while there is nothing, as of what is not to be paid for at all.
@@ -147,6 +148,7 @@ class Exchange(Struct):
     prompt_tokens: int | None = None
     granted_nano_usd: int | None = None
     stop_tokens: int | None = None
+    stop_limit: str = ""
     admitted_s: float | None = None
     response_id: str | None = None
     admission: Admission | None = None

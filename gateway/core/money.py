@@ -65,6 +65,12 @@ def format_nano(nano_usd: int) -> str:
     return format_usd(nano_usd * 1000)
 
 
+def usd_words(nano_usd: int) -> str:
+    """For sentences, as in `0.50 USD`: with two places, or as many as it takes."""
+    whole, _, places = format_nano(nano_usd).partition(".")
+    return f"{whole}.{places.rstrip('0').ljust(2, '0')} USD"
+
+
 def parse_nano(text: str) -> int:
     """
     Nano-USD of *text*, a plain decimal of USD: what `format_nano` tells can be read again.

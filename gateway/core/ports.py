@@ -65,12 +65,15 @@ class Admitted(Struct, frozen=True, gc=False):
     Attributes:
         at_s: Epoch second, by the clock of the counters.
         granted: What is held of `Order.nano_usd` and `Order.weighted`: between floor and need.
+        budget: The budget of which nothing is left now, in words; `allowance` the same of the allowance. "" for none.
     """
 
     limits: Limits
     at_s: float
     granted_nano_usd: int = 0
     granted_weighted: int = 0
+    budget: str = ""
+    allowance: str = ""
 
 
 # Which limit was met; `blind`: they cannot be told.
@@ -83,6 +86,8 @@ class Refused(Struct, frozen=True, gc=False):
     Attributes:
         limit: The one that was met, for the message, such as `3 requests per minute` or `0.50 USD per month`.
         met: The same as a word of ours.
+        left: What is neither spent nor held of a budget (nano-USD) or an allowance (weighted tokens) that was met, or
+            of this process's part of it; `held` what calls under way hold of it.
     """
 
     kind: ErrorKind
@@ -90,6 +95,8 @@ class Refused(Struct, frozen=True, gc=False):
     limits: Limits
     limit: str = ""
     met: Met = "blind"
+    left: int = 0
+    held: int = 0
 
 
 class Keys(Protocol):

@@ -15,6 +15,11 @@ def answer_bound(call: Call) -> int | None:
     return min([number for number in said if number is not None], default=None)
 
 
+def bound_name(call: Call) -> str:
+    """The member by which *call* bounds its answers, or would."""
+    return next((name for name in _LIMITS if name in call.fields), _LIMITS[0])
+
+
 def answers_asked(call: Call) -> int:
     """How many answers *call* asks for."""
     return _number(call, _CHOICES) or 1

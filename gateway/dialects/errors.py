@@ -70,13 +70,14 @@ def _details(error: GatewayError) -> dict[str, Any]:
 def interruption_frames(dialect: ClientDialectName, failure: Failure, completion_tokens: int, request_id: str) -> bytes:
     """The frames that end a stream which broke: the documented error frame, then the dialect's own end."""
     kind = failure.told
+    message = (failure.public_message if failure.is_ours else None) or kind.message
     extension: dict[str, Any] = {"failure_class": failure.failure_class, "completion_tokens": completion_tokens}
     if dialect == "anthropic_messages":
         body = {
             "type": "error",
             "error": {
                 "type": kind.anthropic_type,
-                "message": kind.message,
+                "message": message,
                 "code": kind.code,
                 "details": {"error_code": kind.code},
                 "_anoman": extension,
@@ -85,5 +86,5 @@ def interruption_frames(dialect: ClientDialectName, failure: Failure, completion
         }
         return b"event: error\ndata: " + _encode(body) + b"\n\n"
     # Exactly the documented keys in the documented order; clients compare it to the letter.
-    error = {"type": kind.openai_type, "code": kind.code, "message": kind.message, "_anoman": extension}
+    error = {"type": kind.openai_type, "code": kind.code, "message": message, "_anoman": extension}
     return b"data: " + _encode({"error": error}) + b"\n\ndata: [DONE]\n\n"

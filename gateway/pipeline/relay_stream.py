@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from gateway.core.errors import BUDGET_REACHED, SHUTDOWN, Failure, GatewayError, UpstreamFailed
+from gateway.core.errors import SHUTDOWN, Failure, GatewayError, UpstreamFailed
 from gateway.core.exchange import Exchange, Outcome
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.receipt import Receipt
@@ -22,6 +22,7 @@ from gateway.pipeline.opening import Opening, charge_prompt, journey_of
 from gateway.pipeline.services import Services
 from gateway.pipeline.settlement import Settlement, measure
 from gateway.pipeline.stream_watch import ClientStalled, StreamWatch, UsageOverdue
+from gateway.policy.shortage import budget_reached
 from gateway.providers.traits import traits_of
 
 _FAREWELL_S = 1.5  # for a client to take its last frames when we are leaving; the process waits half a second longer
@@ -202,7 +203,8 @@ class StreamRelay:
                 if self._exchange.first_token_s is None and lane.talking:
                     self._exchange.first_token_s = now_s
                 if gauge is not None and gauge.is_over(lane):
-                    raise UpstreamFailed(BUDGET_REACHED)  # these frames are not sent: they would pass the budget
+                    # these frames are not sent: they would pass the budget
+                    raise UpstreamFailed(budget_reached(self._exchange.stop_limit))
             if out:
                 watch.written_s = now_s
                 sink.write(out)

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.core.accounts import Budget, Key, Period, Scope, session_key
-from gateway.core.money import format_nano
+from gateway.core.money import usd_words
 from gateway.core.ports import Draw, Order
 from gateway.policy.rates import RateRule
 
@@ -45,7 +45,7 @@ class Account(Struct, frozen=True, gc=False):
     @property
     def words(self) -> str:
         """As in `5.00 USD per month for this key`, for those who meet the limit."""
-        amount = _usd(self.limit) if self.is_money else f"{self.limit} weighted tokens"
+        amount = usd_words(self.limit) if self.is_money else f"{self.limit} weighted tokens"
         spell = "in all" if self.period == "total" else f"per {self.period}"
         return f"{amount} {spell} for this {self.scope}"
 
@@ -119,12 +119,6 @@ def _of_budget(key: Key, budget: Budget, session_id: str | None) -> Account | No
         owner = session_key(key.tenant, session_id)
     name = f"{budget.scope}:{owner}:{budget.period}"
     return Account(name, budget.scope, owner, budget.period, budget.limit_nano_usd)
-
-
-def _usd(nano_usd: int) -> str:
-    """Two places, or as many as it takes."""
-    whole, _, places = format_nano(nano_usd).partition(".")
-    return f"{whole}.{places.rstrip('0').ljust(2, '0')} USD"
 
 
 class Entitlements:

@@ -31,10 +31,13 @@ def answer(verdict: Verdict, limits: Entitlement, whole: Entitlement) -> Admitte
     """
     shown = limits_of(verdict.standing, limits, whole, verdict.weighted)
     if verdict.step == "admitted":
-        return Admitted(shown, verdict.at_ms / 1000, verdict.money, verdict.weighted)
+        used_up = _used_up(verdict.standing, limits, whole)
+        return Admitted(shown, verdict.at_ms / 1000, verdict.money, verdict.weighted, *used_up)
     if verdict.step == "account":
-        account = whole.accounts[verdict.place]
-        return Refused(BUDGET_EXCEEDED, None, shown, account.words, "budget" if account.is_money else "allowance")
+        account, count = whole.accounts[verdict.place], verdict.standing.tallies[verdict.place]
+        met: Met = "budget" if account.is_money else "allowance"
+        left = max(0, count.left_of(limits.accounts[verdict.place]))
+        return Refused(BUDGET_EXCEEDED, None, shown, account.words, met, left, count.held)
     kind, words, met = _met(verdict.step, whole)
     retry_s = verdict.retry_ms / 1000 if verdict.retry_ms else None
     return Refused(kind, retry_s if retry_s is not None else kind.retry_after_s, shown, words, met)
@@ -81,6 +84,15 @@ def admitted_blind(limits: Entitlement, at_s: float) -> Admitted:
 
 def _unseen(limits: Entitlement) -> Limits:
     return Limits(rpm=limits.rate.rpm if limits.rate else None, tpm=limits.tpm, is_blind=True)
+
+
+def _used_up(standing: Standing, limits: Entitlement, whole: Entitlement) -> tuple[str, str]:
+    """The first budget of which nothing is left, and the allowance where nothing is, in words."""
+    found = {True: "", False: ""}
+    for account, told, count in zip(limits.accounts, whole.accounts, standing.tallies, strict=True):
+        if account.is_hard and not found[account.is_money] and count.left_of(account) <= 0:
+            found[account.is_money] = told.words
+    return found[True], found[False]
 
 
 def _met(step: Step, limits: Entitlement) -> tuple[ErrorKind, str, Met]:

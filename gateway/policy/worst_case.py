@@ -15,7 +15,7 @@ _BEGUN_TOKENS = 16  # of an answer that it is worth to begin for; as many as the
 class WorstCase(Struct, frozen=True):
     """
     Attributes:
-        answer: Tokens of all the answers that are asked for, at most.
+        answer: Tokens of all the answers that are asked for, at most; `count` of them.
         rates: Pico-USD of a token of the prompt and of the answer at most.
         weights: The factors of the heaviest way that it may take.
         margin: Tokens that a stream is stopped before its end, since events are not counted one by one.
@@ -23,6 +23,7 @@ class WorstCase(Struct, frozen=True):
 
     prompt: int
     answer: int
+    count: int
     rates: tuple[int, int]
     weights: tuple[Weight, ...]
     margin: int
@@ -48,26 +49,21 @@ class WorstCase(Struct, frozen=True):
             Draw(self.weighted(self.answer), self.weighted(least)),
         )
 
-    def stop_at(self, nano_usd: int | None, weighted: int | None) -> int | None:
-        """
-        The tokens of the answer at which it is to be stopped so that it stays within what was granted.
+    def within_nano_usd(self, most: int) -> int:
+        """The tokens of all answers that together with the prompt cost at most so much; below 0 where that alone is
+        more."""
+        return (most * _NANO_PICO - self.prompt * self.rates[0]) // max(1, self.rates[1])
 
-        Args:
-            nano_usd: What is held for it; None where no budget bounds it. *weighted* is the same of the allowance.
-        """
-        most = self.answer
-        if nano_usd is not None and nano_usd < self.nano_usd(most):
-            most = min(most, (nano_usd * _NANO_PICO - self.prompt * self.rates[0]) // max(1, self.rates[1]))
-        if weighted is not None and weighted < self.weighted(most):
-            most = min(most, self._within(weighted))
-        return None if most >= self.answer else max(0, most - self.margin)
-
-    def _within(self, weighted: int) -> int:
-        """The longest answer that comes to at most *weighted*."""
-        tokens = weighted
+    def within_weighted(self, most: int) -> int:
+        """The same of weighted tokens."""
+        tokens = most
         for weight in self.weights:
             tokens = tokens * weight.denominator // max(1, weight.numerator)
         return tokens - self.prompt
+
+    def stop_at(self, tokens: int) -> int | None:
+        """The tokens of the answer at which it is to be stopped so that it has at most so many; None for not at all."""
+        return None if tokens >= self.answer else max(0, tokens - self.margin)
 
 
 def worst_case(
@@ -93,7 +89,7 @@ def worst_case(
     answer = min(asked, most) if asked is not None else most
     provider = max([route.provider.weight for route in routes], key=_size)
     weights = (provider, model.weight, max(modes, key=_size))
-    return WorstCase(prompt, answer * count, price.dearest(prompt), weights, margin)
+    return WorstCase(prompt, answer * count, count, price.dearest(prompt), weights, margin)
 
 
 def _size(weight: Weight) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -70,7 +71,52 @@ async def test_lim_01_parallel_calls_share_a_budget(tmp_path: Path) -> None:
         assert refused.headers.get("x-should-retry") == "false"
         error = refused.json["error"]
         assert (error["code"], error["type"]) == ("budget_exceeded", "insufficient_quota")
-        assert error["message"].endswith("its limit is 0.0012 USD per month for this key.")
+        assert re.fullmatch(SHORT, error["message"]), error["message"]
+
+
+SHORT = (
+    r"The budget does not cover this request: at worst it comes to 0\.000\d+ USD, for \d+ tokens of prompt and 50 of "
+    r"answer, and 0\.000\d+ USD are left of 0\.0012 USD per month for this key"
+    r"(, besides 0\.00\d+ USD that calls under way hold)?\. It would fit with `max_tokens` of at most \d+\."
+)
+
+
+async def test_a_refusal_says_which_answer_fits(tmp_path: Path) -> None:
+    """What a 402 says would fit does, to the token, whatever the member is called; one more is refused again."""
+    async with scene(tmp_path, {"budget_usd": "0.0004"}) as it:
+        refused = await it.ask(n=2)
+        error = refused.json["error"]
+        fits = int(error["message"].rsplit(" ", 1)[1][:-1])
+        longer = await it.ask(n=2, max_tokens=fits + 1)
+        body = {name: value for name, value in call(n=2).items() if name != "max_tokens"}
+        renamed = {**body, "max_completion_tokens": fits + 1}
+        named = await it.client.request("POST", CHAT, renamed)
+        it.provider.script("m", [json_answer("Hi", (7, 1))])
+        last = await it.ask(n=2, max_tokens=fits)
+
+    assert [reply.status for reply in (refused, longer, named, last)] == [402, 402, 402, 200]
+    assert (error["param"], named.json["error"]["param"]) == ("max_tokens", "max_completion_tokens")
+    assert named.json["error"]["message"].endswith(f"It would fit with `max_completion_tokens` of at most {fits}.")
+
+
+async def test_a_refusal_for_an_allowance(tmp_path: Path) -> None:
+    """Of a plan that ends, weighted tokens are told; no answer is short enough once nothing is left."""
+    async with scene(tmp_path, {"weighted_tokens_per_month": 230}) as it:
+        first = await it.ask(max_tokens=60)
+        it.provider.script("m", [json_answer("Hi", (7, 50))])
+        await it.ask(max_tokens=40)
+        last = await it.ask()
+
+    assert re.fullmatch(
+        r"The budget does not cover this request: at worst it comes to \d+ weighted tokens, for \d+ tokens of prompt "
+        r"and 60 of answer, and 230 weighted tokens are left of 230 weighted tokens per month for this tenant\. "
+        r"It would fit with `max_tokens` of at most \d+\.",
+        first.json["error"]["message"],
+    )
+    assert last.json["error"]["message"].endswith(
+        " and 2 weighted tokens are left of 230 weighted tokens per month for this tenant."
+    )
+    assert last.json["error"]["param"] is None
 
 
 async def test_a_refusal_in_anthropics_words(tmp_path: Path) -> None:
@@ -80,6 +126,7 @@ async def test_a_refusal_in_anthropics_words(tmp_path: Path) -> None:
 
         assert (reply.status, reply.json["error"]["type"]) == (402, "billing_error")
         assert reply.json["error"]["details"] == {"error_code": "budget_exceeded"}
+        assert reply.json["error"]["message"].endswith(" and 0.00 USD are left of 0.00 USD per month for this key.")
 
 
 async def test_a_successor_grants_nothing_twice(tmp_path: Path) -> None:
@@ -242,6 +289,8 @@ async def test_a_stream_ends_before_its_budget_does(tmp_path: Path, model: str) 
         last = reply.body.split(b"\n\n")[-3 if path == CHAT else -2]
         assert b'"code":"budget_exceeded"' in last
         assert b'"failure_class":"policy_stop"' in last
+        told = b"request: the answer was stopped before it passes 0.005 USD per month for this key."
+        assert told in last
         assert (reply.status, reply.ended_properly, b"[DONE]" in reply.body) == (200, True, path == CHAT)
         assert (receipt["outcome"], receipt["error_code"], receipt["usage_basis"]) == (
             "interrupted", "budget_exceeded", "estimated",

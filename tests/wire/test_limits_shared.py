@@ -106,6 +106,18 @@ async def test_minutes_and_places_are_shared(tmp_path: Path, redis: Redis) -> No
         assert (await it.ask(1, "one")).status == 200
 
 
+async def test_no_budget_stops_a_stream_that_none_bounds(tmp_path: Path, redis: Redis) -> None:
+    """A key with a budget of sessions alone: a stream without a session is bound by nothing, and goes to its end."""
+    mine = {"budgets": [{"scope": "session", "period": "total", "usd": "0.0001"}]}
+    async with scene(tmp_path, redis.url, {"mine": mine}) as it:
+        it.provider.script("m", [head(), R(), T("a"), T("b"), FIN(), U(7, 2), DONE])
+
+        reply = await it.client().request("POST", CHAT, chat("m", max_tokens=50))
+
+        assert b"budget_exceeded" not in reply.body
+        assert (await it.gateways[0].settled(1))[0]["outcome"] == "completed"
+
+
 async def test_lim_06_redis_is_stopped_and_comes_back(tmp_path: Path, redis: Redis) -> None:
     """
     LIM-06: without Redis a process admits its part of the minute and refuses what a budget bounds, says so in a header

@@ -12,16 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.core.accounts import Key, Tier
+from gateway.core.call import Call
 from gateway.core.catalog import Mode, Model
 from gateway.core.errors import GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Weight
 from gateway.core.ports import Admitted, Counters, Order, Refused, Spent
 from gateway.core.receipt import Receipt
-from gateway.dialects.answer_length import answer_bound, answers_asked
+from gateway.dialects.answer_length import answer_bound, answers_asked, bound_name
 from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.prompt_tokens import prompt_tokens_steps
 from gateway.pipeline.services import Clock
+from gateway.policy.shortage import shortage
 from gateway.policy.worst_case import ANSWERED, WorstCase, worst_case
 from gateway.providers.families import family_of
 
@@ -69,7 +71,7 @@ class Admit:
         """Let *exchange* pass. Raises GatewayError when the key is over a limit."""
         if exchange.call.task == "count":
             key = Key(f"{exchange.key.id}#count", exchange.key.tenant, COUNTING)
-            self._pass(await self._counters.admit(Order(key, exchange.request_id)))
+            self._pass(await self._counters.admit(Order(key, exchange.request_id)), None, exchange.call)
             return None
         model = exchange.model
         if model is not None:
@@ -80,7 +82,7 @@ class Admit:
             case = await self._worst_case(exchange, model)
         verdict = await self._counters.admit(self._order(exchange, case))
         exchange.limits = verdict.limits
-        admitted = self._pass(verdict)
+        admitted = self._pass(verdict, case, exchange.call)
         exchange.admitted_s = admitted.at_s
         if case is not None:
             self._grant(exchange, case, admitted)
@@ -127,18 +129,27 @@ class Admit:
         return Order(key, request_id, session_id, tokens, weighted, money)
 
     def _grant(self, exchange: Exchange, case: WorstCase, admitted: Admitted) -> None:
-        key = exchange.key
-        exchange.granted_nano_usd = admitted.granted_nano_usd if key.budgets else None
-        if exchange.call.stream:
-            weighted = admitted.granted_weighted if _is_capped(key.tier) else None
-            exchange.stop_tokens = case.stop_at(exchange.granted_nano_usd, weighted)
+        key, money, weighted = exchange.key, admitted.granted_nano_usd, admitted.granted_weighted
+        exchange.granted_nano_usd = money if key.budgets else None
+        if not exchange.call.stream:
+            return
+        ends = []
+        if admitted.budget and money < case.nano_usd(case.answer):
+            ends.append((case.within_nano_usd(money), admitted.budget))
+        if admitted.allowance and weighted < case.weighted(case.answer):
+            ends.append((case.within_weighted(weighted), admitted.allowance))
+        if ends:
+            tokens, exchange.stop_limit = min(ends)
+            exchange.stop_tokens = case.stop_at(tokens)
 
-    def _pass(self, verdict: Admitted | Refused) -> Admitted:
+    def _pass(self, verdict: Admitted | Refused, case: WorstCase | None, call: Call) -> Admitted:
         """*verdict*, or the error that it is: with the limit that was met, the whole key's, not a worker's part."""
         if isinstance(verdict, Admitted):
             self._decided("admitted")
             return verdict
         self._decided(verdict.met)
+        if case is not None and verdict.met in ("budget", "allowance"):
+            raise shortage(verdict, case, bound_name(call))
         message = verdict.kind.message
         if verdict.limit:
             message = f"{message.removesuffix('.')}; its limit is {verdict.limit}."
