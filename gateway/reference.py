@@ -135,7 +135,8 @@ MEANINGS: Mapping[str, str] = {
     "was sent to any provider ([routing.md](routing.md)).",
     "key_revoked": "The key was revoked with `--now` ([accounts.md](accounts.md)) while the call was under way; what "
     "had come by then is billed.",
-    "right_denied": "The admin key lacks the right that the route or the change needs ([admin.md](admin.md)).",
+    "right_denied": "The admin key lacks the right that the route or the change needs, or the key is of the other "
+    "kind: inference keys (`anm-sk-`) call models, admin keys (`anm-ak-`) open the [admin API](admin.md).",
     "conflict": "What is to be made exists already, or was changed meanwhile ([admin.md](admin.md)).",
     "storage_unavailable": "The database does not answer, and nothing that is remembered can stand in for it: the key "
     "is one that this process has not seen, or the request is about the records themselves.",

@@ -76,7 +76,7 @@ KEY_REVOKED = ErrorKind(
 )
 RIGHT_DENIED = ErrorKind(
     "right_denied", 403, "invalid_request_error", "permission_error",
-    "This admin key may not do that.", retry="never",
+    "This key may not do that.", retry="never",
 )
 CONFLICT = _bad_request("conflict", "There is one of that name already.", status=409)
 RATE_LIMIT_EXCEEDED = ErrorKind(

@@ -18,6 +18,7 @@ from gateway.core.errors import (
     INVALID_API_KEY,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
+    RIGHT_DENIED,
     SHUTTING_DOWN,
     STORAGE_UNAVAILABLE,
     GatewayError,
@@ -53,6 +54,8 @@ _SESSION, _X_SESSION = istr("anoman-session-id"), istr("x-session-id")
 _AGENT, _X_AGENT = istr("anoman-agent-id"), istr("x-agent-id")
 _STRIP, _STRICT = istr("x-anoman-strip-extension"), istr("x-anoman-strict-params")
 
+
+_NO_INFERENCE_KEY = "This is an admin key (anm-ak-...); models are called with inference keys (anm-sk-...)."
 
 Asked = Call | tuple[PanelCall, ...]
 BASE_URLS = "SDKs: a base_url ends in /v1 for OpenAI's, in /anthropic for Anthropic's."  # what most of them got wrong
@@ -179,8 +182,10 @@ class GatewayHandler:
             key = await self._door.key_of(request, secret)
         except StoreUnavailable as exc:
             raise GatewayError(STORAGE_UNAVAILABLE) from exc
-        if key is None or "inference" not in key.rights:
+        if key is None:
             raise GatewayError(INVALID_API_KEY)
+        if "inference" not in key.rights:
+            raise GatewayError(RIGHT_DENIED, _NO_INFERENCE_KEY)
         return key
 
     async def _complete(

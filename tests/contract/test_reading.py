@@ -236,7 +236,7 @@ async def test_e16_two_tenants(tabled: Database) -> None:
 async def test_inference_keys(tabled: Database, path: str) -> None:
     """A key that may call models may not read the books."""
     async with reading(tabled) as desk:
-        assert await desk.refusal(path, "anm-sk-acme") == (401, "invalid_api_key", None)
+        assert await desk.refusal(path, "anm-sk-acme") == (403, "right_denied", None)
 
 
 async def test_more_groups_than_a_table_has(tabled: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,22 +130,28 @@ def _headers(reply: Any) -> list[tuple[str, str]]:
 
 
 async def test_kinds_of_keys(url: str) -> None:
-    """An admin key calls no model, and a key for models opens nothing of the API; each is simply unknown there."""
+    """An admin key calls no model, and a key for models opens nothing of the API; each is told so there."""
     async with serving(url) as (_, gateway, accounts):
         admin, caller = await key_of(accounts, rights=("manage",)), await key_of(accounts)
-        statuses = {
-            (path, name): (await gateway.client(made.text).request("GET", path)).status
+        replies = {
+            (path, name): await gateway.client(made.text).request("GET", path)
             for path in ("/v1/models", "/anoman/v1/keys")
             for name, made in (("admin", admin), ("caller", caller))
         }
+        counted = await gateway.client(admin.text).request("POST", "/anthropic/v1/messages/count_tokens", {})
         listed = (await gateway.client(admin.text).request("GET", "/anoman/v1/keys")).json
 
-    assert statuses == {
-        ("/v1/models", "admin"): 401,
+    assert {place: reply.status for place, reply in replies.items()} == {
+        ("/v1/models", "admin"): 403,
         ("/v1/models", "caller"): 200,
         ("/anoman/v1/keys", "admin"): 200,
-        ("/anoman/v1/keys", "caller"): 401,
+        ("/anoman/v1/keys", "caller"): 403,
     }
+    for reply in (replies["/v1/models", "admin"], counted):
+        assert reply.json["error"]["code"] == "right_denied"
+        assert reply.json["error"]["message"] == (
+            "This is an admin key (anm-ak-...); models are called with inference keys (anm-sk-...)."
+        )
     assert {key["id"] for key in listed["data"]} == {admin.key.id, caller.key.id}
 
 

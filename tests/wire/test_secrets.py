@@ -70,7 +70,7 @@ async def test_a_database_that_answers(provider: FakeProvider, postgres: Postgre
     async with Gateway(config) as gateway:
         statuses = await use(gateway)
 
-    assert statuses == [200, 422, 400, 401, 401, 401, 401, 200, 200]
+    assert statuses == [200, 422, 400, 401, 401, 403, 401, 200, 200]
 
 
 async def test_a_database_that_refuses(provider: FakeProvider) -> None:

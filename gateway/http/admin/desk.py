@@ -29,6 +29,7 @@ MAX_QUERY_CHARS = 7168  # an id of 256 characters with four bytes each, escaped,
 MAX_PARAMETERS = 20
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")  # as `text` of a path, of any length
 _HAVE_BODIES = ("POST", "PUT", "PATCH")
+_NO_ADMIN_KEY = "This is an inference key (anm-sk-...); the admin API takes admin keys (anm-ak-...)."
 # What a key with a right of these may do as well.
 _INCLUDED: Mapping[Right, frozenset[Right]] = {
     "inference": frozenset(),
@@ -80,14 +81,17 @@ class AdminDesk:
         The key, which has the right that *route* needs.
 
         Raises:
-            GatewayError: `invalid_api_key`, of a key of the other kind too: no word tells whether it exists.
+            GatewayError: `invalid_api_key`; `right_denied` of a key of the other kind too: its holder may find out
+                that it exists wherever it is good for something.
         """
         key = await self._door.key_of(request, secret)
         if key is not None and route.open_to_inference and "inference" in key.rights:
             return key
-        rights = key.rights - {"inference"} if key is not None else frozenset()
-        if key is None or not rights:
+        if key is None:
             raise GatewayError(INVALID_API_KEY)
+        rights = key.rights - {"inference"}
+        if not rights:
+            raise GatewayError(RIGHT_DENIED, _NO_ADMIN_KEY)
         if not any(route.right in _INCLUDED[right] for right in rights):
             raise GatewayError(RIGHT_DENIED, f"This route needs an admin key with the right `{route.right}`.")
         return key
