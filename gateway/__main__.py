@@ -31,6 +31,7 @@ from gateway.commands.configured import config_option, load_or_exit, load_settin
 from gateway.commands.ledger import ledger
 from gateway.commands.reading import traces, usage
 from gateway.commands.stored import now_ms, with_database
+from gateway.commands.words import TextGroup
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import ClientDialectName
@@ -68,7 +69,7 @@ def _warn(settings: Settings) -> None:
 _DIALECTS: dict[str, ClientDialectName] = {"chat": "openai_chat", "messages": "anthropic_messages"}
 
 
-@click.group()
+@click.group(cls=TextGroup)
 def main() -> None:
     """A streaming LLM gateway."""
     # The least that Python allows, 640. Time to read an integer grows with the square of its digits: 4 MB of the
@@ -208,7 +209,7 @@ def demo(host: str | None, port: int | None) -> None:
         except SettingsError as exc:
             click.echo(problems_text(exc), err=True)
             sys.exit(1)
-        with_database(settings, lambda database: seed(database, FileTerms(settings.tiers), now_ms))
+        with_database(settings.storage, lambda database: seed(database, FileTerms(settings.tiers), now_ms))
         run_single(settings, read, partial(banner, environ))
 
 

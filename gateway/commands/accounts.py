@@ -9,9 +9,10 @@ from typing import Any, get_args
 
 import click
 
-from gateway.commands.configured import config_option, load_or_exit
+from gateway.commands.configured import config_option, stored_or_exit
 from gateway.commands.options import BudgetType, MomentType
 from gateway.commands.stored import fail, with_accounts
+from gateway.commands.words import TextGroup
 from gateway.core.accounts import Budget, Residency, Right, WhenBlind
 from gateway.core.catalog import ModelClass
 from gateway.core.credentials import ENTROPY_BYTES, make_secret
@@ -53,7 +54,7 @@ def _print(view: dict[str, Any]) -> None:
     click.echo(json.dumps(view))
 
 
-@click.group()
+@click.group(cls=TextGroup)
 def tenants() -> None:
     """Look after tenants: who keys belong to."""
 
@@ -70,7 +71,7 @@ def create_tenant(
 ) -> None:
     """Make the tenant ID, a short name of letters, digits, dots, dashes and underscores."""
     fields = {"name": name or tenant_id, "tier": tier, "budgets": budgets}
-    made = with_accounts(load_or_exit(config), lambda accounts: accounts.create_tenant(CLI, tenant_id, fields))
+    made = with_accounts(stored_or_exit(config), lambda accounts: accounts.create_tenant(CLI, tenant_id, fields))
     _print(tenant_view(made)) if as_json else click.echo(f"Created the tenant {made.id}, on the tier {made.tier}.")
 
 
@@ -79,7 +80,7 @@ def create_tenant(
 @_json
 def list_tenants(config: str | None, *, as_json: bool) -> None:
     """List all tenants."""
-    found = with_accounts(load_or_exit(config), _all_tenants)
+    found = with_accounts(stored_or_exit(config), _all_tenants)
     for tenant in found:
         state = "disabled" if tenant.disabled_ms is not None else "active"
         _print(tenant_view(tenant)) if as_json else click.echo(
@@ -119,11 +120,11 @@ def update_tenant(
     changes = {field: value for field, value in given.items() if value is not None}
     if not changes:
         fail("Say what to change; --help lists it.")
-    done = with_accounts(load_or_exit(config), lambda accounts: accounts.update_tenant(CLI, tenant_id, changes))
+    done = with_accounts(stored_or_exit(config), lambda accounts: accounts.update_tenant(CLI, tenant_id, changes))
     _print(tenant_view(done)) if as_json else click.echo(f"Changed the tenant {done.id}.")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=TextGroup, invoke_without_command=True)
 @click.pass_context
 def keys(context: click.Context) -> None:
     """Look after keys. Without a subcommand: make a static one, and the lines that put it into gateway.toml."""
@@ -176,7 +177,7 @@ def create_key(config: str | None, *, as_json: bool, admin: Right | None, **opti
         limits["classes"] = list(limits["classes"])
     rights: tuple[Right, ...] = (admin,) if admin is not None else ("inference",)
     draft = KeyDraft(rights=rights, limits=limits, **{**options, "models": options["models"] or None})
-    made = with_accounts(load_or_exit(config), lambda accounts: accounts.create_key(CLI, draft))
+    made = with_accounts(stored_or_exit(config), lambda accounts: accounts.create_key(CLI, draft))
     _tell_secret(made, "Created", as_json=as_json)
 
 
@@ -194,7 +195,7 @@ def _tell_secret(secret: Secret, done: str, *, as_json: bool) -> None:
 @_json
 def list_keys(config: str | None, *, tenant: str | None, as_json: bool) -> None:
     """List keys, newest first, without their secrets."""
-    found = with_accounts(load_or_exit(config), lambda accounts: _all_keys(accounts, tenant))
+    found = with_accounts(stored_or_exit(config), lambda accounts: _all_keys(accounts, tenant))
     for line in [json.dumps(key_view(key)) for key in found] if as_json else _lines(found):
         click.echo(line)
 
@@ -224,7 +225,8 @@ def _lines(found: Iterable[KeyRecord]) -> Iterable[str]:
 @_json
 def rotate_key(key_id_given: str, config: str | None, *, overlap: int, as_json: bool) -> None:
     """Give the key ID a new secret, and show it this once. Its id, limits and budgets stay."""
-    made = with_accounts(load_or_exit(config), lambda accounts: accounts.rotate_key(CLI, key_id_given, overlap * 1000))
+    overlap_ms = overlap * 1000
+    made = with_accounts(stored_or_exit(config), lambda accounts: accounts.rotate_key(CLI, key_id_given, overlap_ms))
     _tell_secret(made, "Rotated", as_json=as_json)
 
 
@@ -235,5 +237,5 @@ def rotate_key(key_id_given: str, config: str | None, *, overlap: int, as_json: 
 @_json
 def revoke_key(key_id_given: str, config: str | None, *, now: bool, as_json: bool) -> None:
     """Have the key ID be refused, everywhere within five seconds."""
-    done = with_accounts(load_or_exit(config), lambda accounts: accounts.revoke_key(CLI, key_id_given, now=now))
+    done = with_accounts(stored_or_exit(config), lambda accounts: accounts.revoke_key(CLI, key_id_given, now=now))
     _print(key_view(done)) if as_json else click.echo(f"Revoked {done.id}.")

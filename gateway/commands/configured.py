@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gateway.providers.presets import PRESETS
-from gateway.settings import Settings, SettingsError, environment, load, problems_text
+from gateway.settings import Settings, SettingsError, Stored, environment, load, load_stored, problems_text
 
 CONFIG_FILE = "gateway.toml"
 
@@ -46,3 +46,16 @@ def load_or_exit(config: str | None, overrides: dict[str, Any] | None = None) ->
     except SettingsError as exc:
         click.echo(problems_text(exc), err=True)
         sys.exit(1)
+
+
+def stored_or_exit(config: str | None) -> Stored:
+    """What a command needs that looks after records. Whatever else is wrong is said, and passed over."""
+    try:
+        found = load_stored(config, environment(), presets=PRESETS)
+    except SettingsError as exc:
+        click.echo(problems_text(exc), err=True)
+        sys.exit(1)
+    if found.problems:
+        text = problems_text(SettingsError(list(found.problems)))
+        click.echo(f"This command needs no more than [storage] and [tiers], and passes over {text}", err=True, nl=False)
+    return found

@@ -10,9 +10,10 @@ import click
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.commands.configured import config_option, load_or_exit
+from gateway.commands.configured import config_option, load_or_exit, stored_or_exit
 from gateway.commands.looking import Patient, look_into
 from gateway.commands.stored import fail, now_ms
+from gateway.commands.words import TextGroup
 from gateway.core.money import format_nano
 from gateway.core.reading import DAY_MS
 from gateway.core.reconciling import Counted, Difference, Place, differences, gathered, is_by_id, renamed, totals
@@ -33,7 +34,7 @@ KINDS: tuple[Kind, ...] = ("missing", "extra", "mismatch")
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
 
 
-@click.group()
+@click.group(cls=TextGroup)
 def ledger() -> None:
     """See whether the books agree."""
 
@@ -49,7 +50,7 @@ def ledger() -> None:
 def verify_books(*, repair: bool, as_json: bool, config: str | None) -> None:
     """Hold the ledger, traces, sessions and counters against each other; exit 1 unless nothing is wrong."""
     settings = load_or_exit(config)
-    findings, seen = look_into(settings, lambda database: _verify(database, settings, repairs=repair))
+    findings, seen = look_into(settings.storage, lambda database: _verify(database, settings, repairs=repair))
     counts = {kind: sum(one.count for one in findings if one.kind == kind) for kind in KINDS}
     for finding in findings:
         if as_json:
@@ -116,7 +117,7 @@ def reconcile(
 
         return await database.read(in_one_state(step))
 
-    ours = look_into(load_or_exit(config), work)
+    ours = look_into(stored_or_exit(config).storage, work)
     if not is_by_id(theirs):
         theirs = renamed(theirs, ours, aliases)
     found = differences(ours, theirs)

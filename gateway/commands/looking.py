@@ -13,9 +13,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.commands.stored import fail
+from gateway.core.ports import StoreUnavailable
 from gateway.loglines import clean
-from gateway.settings import Settings
+from gateway.settings import StorageSettings
 from gateway.storage.database import first_line, open_engine
+from gateway.storage.preparing import check_known
 
 T = TypeVar("T")
 Step = Callable[[AsyncConnection], Awaitable[T]]
@@ -50,9 +52,9 @@ def _read_only(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def look_into(settings: Settings, work: Callable[[Patient], Awaitable[T]]) -> T:
-    """What *work* gives with the database of *settings*; what is wrong with that ends the command in a line."""
-    url = settings.storage.database_url
+def look_into(storage: StorageSettings, work: Callable[[Patient], Awaitable[T]]) -> T:
+    """What *work* gives with the database of *storage*; what is wrong with that ends the command in a line."""
+    url = storage.database_url
     where = make_url(url)
     if where.get_backend_name() == "sqlite" and not Path(where.database or "").is_file():
         fail(f"There is no database yet: {where.database}. It is made when the gateway first serves.")
@@ -60,11 +62,14 @@ def look_into(settings: Settings, work: Callable[[Patient], Awaitable[T]]) -> T:
     async def run() -> T:
         database = Patient(url)
         try:
+            await database.read(check_known)
             return await work(database)
         finally:
             await database.close()
 
     try:
         return asyncio.run(run())
+    except StoreUnavailable as exc:
+        fail(f"The database cannot be read: {exc}")
     except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as exc:
         fail(f"The database cannot be read: {type(exc).__name__}: {clean(first_line(exc))}")

@@ -14,10 +14,11 @@ from msgspec import structs
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.commands.configured import config_option, load_or_exit
+from gateway.commands.configured import config_option, stored_or_exit
 from gateway.commands.looking import Patient, look_into
 from gateway.commands.options import PastType
 from gateway.commands.stored import now_ms, with_database
+from gateway.commands.words import TextCommand, TextGroup
 from gateway.core.exchange import Outcome
 from gateway.core.money import format_nano
 from gateway.core.reading import (
@@ -66,7 +67,7 @@ def _dimensions(_context: click.Context, _parameter: click.Parameter, given: str
     return tuple(known[name] for name in names if name in known)
 
 
-@click.command()
+@click.command(cls=TextCommand)
 @click.option("--by", default="day", callback=_dimensions, help=f"One or two of {', '.join(DIMENSIONS)}.")
 @click.option("--since", type=_MOMENT, help="A date, a time, or how long ago as in 7d; by default 30 days ago.")
 @click.option("--until", type=_MOMENT, help="The first moment that does not count.")
@@ -91,7 +92,7 @@ def usage(
     async def work(database: Patient) -> UsageReport:
         return await _whole(SqlBooks(database, now_ms), asked)
 
-    report = look_into(load_or_exit(config), work)
+    report = look_into(stored_or_exit(config).storage, work)
     if as_csv:
         click.echo(sheet(*usage_sheet(by, report.groups)), nl=False)
     elif as_json:
@@ -125,7 +126,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-@click.group()
+@click.group(cls=TextGroup)
 def traces() -> None:
     """Look at calls one by one."""
 
@@ -162,7 +163,7 @@ def tail(
                 _print([row], as_json=as_json)
 
     with suppress(KeyboardInterrupt):
-        look_into(load_or_exit(config), work)
+        look_into(stored_or_exit(config).storage, work)
         return
     sys.exit(130)  # as shells say it
 
@@ -175,7 +176,7 @@ def erase_traces(tenant: str, *, yes: bool, config: str | None) -> None:
     """Delete traces, sessions, bodies and repeated answers of TENANT; the ledger keeps what its calls cost."""
     if not yes:
         click.confirm(f"Delete all that is kept of the calls of {tenant}? This cannot be undone.", abort=True)
-    count = with_database(load_or_exit(config), lambda database: erase(database, CLI, tenant, now_ms))
+    count = with_database(stored_or_exit(config).storage, lambda database: erase(database, CLI, tenant, now_ms))
     click.echo(f"Deleted {count} rows of {tenant}. The ledger has what its calls cost.")
 
 

@@ -14,10 +14,10 @@ import click
 from gateway.core.accounts import BadTerms
 from gateway.core.ports import StoreUnavailable
 from gateway.core.records import NotThere, Taken
-from gateway.settings import FileTerms, Settings
+from gateway.settings import FileTerms, StorageSettings, Stored
 from gateway.storage.accounts import SqlAccounts
 from gateway.storage.database import Database
-from gateway.storage.preparing import prepare
+from gateway.storage.preparing import check_known, prepare
 
 T = TypeVar("T")
 
@@ -33,13 +33,14 @@ def fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
-def with_database(settings: Settings, step: Callable[[Database], Awaitable[T]]) -> T:
+def with_database(storage: StorageSettings, step: Callable[[Database], Awaitable[T]]) -> T:
     """What *step* gives; where the database cannot be asked, the process ends and says why."""
 
     async def run() -> T:
-        database = Database(settings.storage.database_url)
+        database = Database(storage.database_url)
         try:
-            await prepare(settings.storage.database_url, database)
+            await prepare(storage.database_url, database)
+            await database.read(check_known)
             return await step(database)
         finally:
             await database.close()
@@ -50,12 +51,12 @@ def with_database(settings: Settings, step: Callable[[Database], Awaitable[T]]) 
         fail(f"The database cannot be used: {exc}")
 
 
-def with_accounts(settings: Settings, step: Callable[[SqlAccounts], Awaitable[T]]) -> T:
+def with_accounts(settings: Stored, step: Callable[[SqlAccounts], Awaitable[T]]) -> T:
     """As `with_database`, with what tenants and keys are changed by; what *step* may not do ends the process too."""
     terms = FileTerms(settings.tiers)
     try:
         return with_database(
-            settings,
+            settings.storage,
             lambda database: step(SqlAccounts(database, lambda: terms, chance=os.urandom, now_ms=now_ms)),
         )
     except BadTerms as exc:

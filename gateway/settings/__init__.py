@@ -6,7 +6,16 @@ from gateway.settings.description import Row, describe, problems_text, settings_
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
 from gateway.settings.listing import models_text
-from gateway.settings.loading import Settings, SettingsError, environment, export, from_document, load
+from gateway.settings.loading import (
+    Settings,
+    SettingsError,
+    Stored,
+    environment,
+    export,
+    from_document,
+    load,
+    load_stored,
+)
 from gateway.settings.sections import (
     CatalogueSettings,
     LedgerSettings,
@@ -37,6 +46,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "StorageSettings",
+    "Stored",
     "StreamSettings",
     "TierEntry",
     "UpstreamSettings",
@@ -50,6 +60,7 @@ __all__ = [
     "from_document",
     "key_id",
     "load",
+    "load_stored",
     "models_text",
     "problems_text",
     "settings_text",

@@ -32,7 +32,7 @@ from gateway.settings.sections import (
     VisionSettings,
 )
 from gateway.settings.shipped import with_shipped
-from gateway.settings.sources import Layers, layered
+from gateway.settings.sources import HEROKU, Layers, layered
 
 T = TypeVar("T")
 
@@ -80,6 +80,22 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What commands need that look after records, whatever else is wrong with the configuration.
+
+    Attributes:
+        tiers: Those without a problem.
+        models: The slugs of all models.
+        problems: What is wrong with all the rest, which is passed over.
+    """
+
+    storage: StorageSettings
+    tiers: Mapping[str, TierEntry]
+    models: frozenset[str]
+    problems: tuple[str, ...]
+
+
 def environment() -> Mapping[str, str]:
     """A copy of the process's environment; nothing else in the gateway reads it."""
     return dict(os.environ)
@@ -103,10 +119,46 @@ def load(
     Raises:
         SettingsError: With all problems at once.
     """
+    return from_document(_parsed(path), environ, overrides, presets=presets, folder=_folder_of(path))
+
+
+def load_stored(path: str | None, environ: Mapping[str, str], *, presets: Mapping[str, Preset]) -> Stored:
+    """
+    As `load`, for commands that serve nobody.
+
+    Raises:
+        SettingsError: It cannot be told which database is meant.
+    """
+    document = _parsed(path)
+    reader, _, scalars, tables = _read(document, environ, {}, presets, _folder_of(path))
+    storage = scalars["storage"]
+    vital = [problem for problem in reader.problems if _is_vital(problem)]
+    if vital or isinstance(storage, Broken):
+        raise SettingsError(vital or reader.problems)
+    tiers = {name: tier for name, tier in tables["tiers"].items() if not isinstance(tier, Broken)}
+    return Stored(storage, tiers, frozenset(tables["models"]), tuple(reader.problems))
+
+
+def _is_vital(problem: str) -> bool:
+    """Whether *problem* is one of [storage], or of a section of no known name, which may be meant for it."""
+    place = problem.partition(": ")[0]
+    section = place.partition(".")[0]
+    if section == "storage" or place.startswith("GATEWAY_STORAGE_"):
+        return True
+    if place in HEROKU:
+        return HEROKU[place][0] == "storage"
+    return place == section and place.islower() and place not in (*SCALAR_SECTIONS, *_TABLES, *LATER_SECTIONS)
+
+
+def _folder_of(path: str | None) -> Path:
+    return Path() if path is None else Path(path).parent
+
+
+def _parsed(path: str | None) -> dict[str, Any]:
     if path is None:
-        return from_document({}, environ, overrides, presets=presets)
+        return {}
     try:
-        document = tomllib.loads(Path(path).read_bytes().decode())
+        return tomllib.loads(Path(path).read_bytes().decode())
     except OSError as exc:
         raise SettingsError([f"{path}: cannot be read: {exc.strerror}"]) from exc
     except UnicodeDecodeError as exc:
@@ -119,7 +171,6 @@ def load(
     except ValueError as exc:  # thousands of digits: the parser lets Python's own complaint, and its advice, through
         complaint = str(exc).partition(";")[0]
         raise SettingsError([f"{path}: cannot be read: {_KEY_IN_TEXT.sub('***', complaint)}"]) from None
-    return from_document(document, environ, overrides, presets=presets, folder=Path(path).parent)
 
 
 def from_document(
@@ -131,6 +182,21 @@ def from_document(
     folder: Path = Path(),
 ) -> Settings:
     """As `load`, from a file that was already parsed. *folder* is what `{ file = "..." }` is relative to."""
+    reader, layers, scalars, tables = _read(document, environ, overrides, presets, folder)
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    origins = _origins(layers, document.get("metering", {}))
+    return Settings(**scalars, **tables, written=_members(document.get("models", {})), origins=origins)
+
+
+def _read(
+    document: Mapping[str, Any],
+    environ: Mapping[str, str],
+    overrides: Mapping[str, object],
+    presets: Mapping[str, Preset],
+    folder: Path,
+) -> tuple[Reader, Layers, dict[str, Any], dict[str, Any]]:
+    """The sections and the tables, of which some may be `Broken`, and the reader that knows why."""
     reader = Reader(environ, folder)
     for name in document:
         if name in LATER_SECTIONS:
@@ -143,7 +209,6 @@ def from_document(
     scalars: dict[str, Any] = {
         section: reader.section(cls, layers[section], section) for section, cls in SCALAR_SECTIONS.items()
     }
-    written = document.get("models", {})
     if good(scalars["catalogue"]).get("shipped"):
         document = with_shipped(document)
     tables: dict[str, Any] = {
@@ -154,10 +219,7 @@ def from_document(
         "keys": _keys(reader, document.get("keys", {})),
     }
     check_relations(reader, scalars, tables, presets)
-    if reader.problems:
-        raise SettingsError(reader.problems)
-    origins = _origins(layers, document.get("metering", {}))
-    return Settings(**scalars, **tables, written=_members(written), origins=origins)
+    return reader, layers, scalars, tables
 
 
 def _entries(

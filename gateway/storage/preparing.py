@@ -17,7 +17,6 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
-    func,
     inspect,
     select,
 )
@@ -103,10 +102,7 @@ def _use_wal(engine: Engine) -> None:
 
 def _make_new(connection: Connection) -> str | None:
     """Make everything where nothing is; the revision that the file is at."""
-    names = set(inspect(connection).get_table_names())
-    revision: str | None = None
-    if versions.name in names:
-        revision = connection.execute(select(versions.c.version_num)).scalar()
+    names, revision = set(inspect(connection).get_table_names()), _revision_of(connection)
     if revision is not None or names - {versions.name}:
         return revision
     metadata.create_all(connection)
@@ -115,8 +111,28 @@ def _make_new(connection: Connection) -> str | None:
     return HEAD
 
 
+async def check_known(connection: AsyncConnection) -> None:
+    """
+    See that this version knows the tables, where there are any. What serves goes on with those of a newer version until
+    it is replaced; a command has time to be looked for.
+
+    Raises:
+        StoreUnavailable: A newer version has made them.
+    """
+    revision = await connection.run_sync(_revision_of)
+    if revision is not None and revision not in REVISIONS:
+        raise StoreUnavailable(
+            f"a newer version of the gateway has made its tables (revision {clean(revision)}, and this one knows none "
+            f"behind {HEAD}): use the command of that version"
+        )
+
+
 async def _read_revision(connection: AsyncConnection) -> str | None:
-    if (await connection.execute(select(func.to_regclass(versions.name)))).scalar() is None:
+    return await connection.run_sync(_revision_of)
+
+
+def _revision_of(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(versions.name):
         return None
-    revision: str | None = (await connection.execute(select(versions.c.version_num))).scalar()
+    revision: str | None = connection.execute(select(versions.c.version_num)).scalar()
     return revision

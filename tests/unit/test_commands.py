@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +169,87 @@ def test_no_database(folder: Path) -> None:
 
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "The database cannot be used: OperationalError: unable to open database file\n"
+
+
+BROKEN = """
+[storage]
+database_url = "sqlite:///other.db"
+[server]
+port = 99999999
+[policies.later]
+tools = 1
+[providers.p]
+preset = "nobody"
+[tiers.small]
+rpm = -1
+[keys."anm-sk-secret"]
+tier = "none"
+"""
+
+
+def test_what_else_is_wrong_is_passed_over(folder: Path) -> None:
+    """Commands for accounts need to know the database alone; what is wrong with the rest is said, without a secret."""
+    (folder / "gateway.toml").write_text(BROKEN)
+
+    done = run("tenants", "create", "acme")
+    listed = run("usage")
+
+    assert (done.exit_code, done.stdout) == (0, "Created the tenant acme, on the tier enterprise.\n")
+    assert (folder / "other.db").is_file()
+    assert not (folder / "gateway.db").exists()
+    for place in ("server.port: ", "policies: ", "providers.p.preset: ", "tiers.small.rpm: ", "keys.(number 1).tier: "):
+        assert place in done.stderr, place
+    assert "anm-sk-secret" not in done.stderr
+    assert "[storage]" in done.stderr
+    assert listed.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[storage]\ndatabase_url = 5\n", "storage.database_url: "),
+        ("storage = 5\n", "storage: "),
+        ('[storage]\ndatabase = "sqlite:///other.db"\n', "storage.database: "),
+        ('[storge]\ndatabase_url = "sqlite:///other.db"\n', "storge: "),
+        ("[storage\n", "gateway.toml: "),
+    ],
+)
+def test_an_unknown_database(folder: Path, text: str, place: str) -> None:
+    """No database is made or changed where it cannot be told which one is meant."""
+    (folder / "gateway.toml").write_text(f"[server]\nport = 99999999\n{text}" if text[0] == "[" else text)
+
+    done = run("tenants", "create", "acme")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert place in done.stderr
+    assert [path.name for path in folder.iterdir()] == ["gateway.toml"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("keys", "revoke", "key_\udcff"), ("keys", "create", "--tenant", "\udcff"), ("tenants", "create", "a\udcff"),
+     ("keys", "create", "--tenant", "acme", "--model", "m", "--model", "\udcff"), ("usage", "--tenant", "\udcff"),
+     ("traces", "erase", "\udcff", "--yes"), ("models", "explain", "\udcff")],
+)  # fmt: skip
+def test_no_text(words: tuple[str, ...]) -> None:
+    """An argument that is not UTF-8 is one clear line."""
+    run("tenants", "create", "acme")
+
+    done = run(*words)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert re.search(r"^Error: Invalid value for .*: .*(this is no UTF-8 text|is not a name).*$", done.stderr, re.M)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize("words", [("tenants", "list"), ("keys", "create", "--tenant", "acme"), ("usage",)])
+def test_tables_of_a_newer_version(folder: Path, words: tuple[str, ...]) -> None:
+    """A command does not touch a database that a newer version has migrated, and says which it is."""
+    run("tenants", "create", "acme")
+    with closing(sqlite3.connect(folder / "gateway.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    done = run(*words)
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "a newer version of the gateway has made its tables (revision 9999, " in done.stderr
