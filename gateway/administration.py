@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from gateway.core.ports import Terms
 from gateway.http.admin.accounts import AccountsDesk, RulesDesk
@@ -18,13 +18,20 @@ from gateway.storage.open import Stores
 from gateway.storage.reading import SqlBooks
 
 
-def open_desk(stores: Stores, door: Door, terms: Callable[[], Terms], now_ms: Callable[[], int]) -> AdminDesk:
+def open_desk(
+    stores: Stores,
+    door: Door,
+    terms: Callable[[], Terms],
+    slugs: Callable[[], Collection[str]],
+    now_ms: Callable[[], int],
+) -> AdminDesk:
     """
     What answers for *stores*.
 
     Args:
         door: What keys come in by.
         terms: The tiers of the file that is in force now.
+        slugs: What its models are called.
         now_ms: Epoch milliseconds.
     """
     database, forget = stores.database, stores.keys.invalidate
@@ -32,5 +39,5 @@ def open_desk(stores: Stores, door: Door, terms: Callable[[], Terms], now_ms: Ca
     rules = SqlRules(database, terms, now_ms=now_ms, on_change=forget)
     reading = ReadingDesk(SqlBooks(database, now_ms))
     limits = LimitsDesk(stores.counters)
-    routes = (*AccountsDesk(accounts).routes(), *RulesDesk(rules).routes(), *reading.routes(), *limits.routes())
+    routes = (*AccountsDesk(accounts, slugs).routes(), *RulesDesk(rules).routes(), *reading.routes(), *limits.routes())
     return AdminDesk(AdminTable(routes), door, now_ms)

@@ -214,7 +214,7 @@ class App:
 
     def _make_handler(self, door: Door, new_request_id: Callable[[], str], turnstile: Turnstile) -> GatewayHandler:
         settings, stores = self._settings, self._stores
-        desk = open_desk(stores, door, lambda: FileTerms(self._settings.tiers), _now_ms)
+        desk = open_desk(stores, door, lambda: FileTerms(self._settings.tiers), lambda: self._settings.models, _now_ms)
         shelf = open_shelf(settings, stores, self._telemetry, self._tasks, redact=self._redact)
         return GatewayHandler(
             self._site(settings),

@@ -14,7 +14,7 @@ from gateway.commands.options import BudgetType, MomentType
 from gateway.commands.stored import fail, with_accounts
 from gateway.commands.words import TextGroup
 from gateway.core.accounts import Budget, Residency, Right, WhenBlind
-from gateway.core.catalog import ModelClass
+from gateway.core.catalog import ModelClass, unknown_models
 from gateway.core.credentials import ENTROPY_BYTES, make_secret
 from gateway.core.record_views import key_view, secret_view, tenant_view
 from gateway.core.records import CLI, KeyDraft, KeyRecord, Secret, Tenant
@@ -177,7 +177,10 @@ def create_key(config: str | None, *, as_json: bool, admin: Right | None, **opti
         limits["classes"] = list(limits["classes"])
     rights: tuple[Right, ...] = (admin,) if admin is not None else ("inference",)
     draft = KeyDraft(rights=rights, limits=limits, **{**options, "models": options["models"] or None})
-    made = with_accounts(stored_or_exit(config), lambda accounts: accounts.create_key(CLI, draft))
+    stored = stored_or_exit(config)
+    made = with_accounts(stored, lambda accounts: accounts.create_key(CLI, draft))
+    for name in unknown_models(draft.models or (), stored.models):
+        click.echo(f"Warning: no model of this configuration is called {name}.", err=True)
     _tell_secret(made, "Created", as_json=as_json)
 
 

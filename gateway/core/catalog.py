@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -199,6 +199,11 @@ def allows(key: Key, model: Model) -> bool:
     if classes is not None and model.model_class not in classes:
         return False
     return key.models is None or any(_fits(model.slug, pattern) for pattern in key.models)
+
+
+def unknown_models(patterns: Iterable[str], slugs: Collection[str]) -> list[str]:
+    """Those of a key's *patterns* that no model of *slugs* is called by; none where there are no models to go by."""
+    return [pattern for pattern in patterns if slugs and not any(_fits(slug, pattern) for slug in slugs)]
 
 
 def _fits(slug: str, pattern: str) -> bool:

@@ -28,6 +28,7 @@ from tests.support.door import Reply
 TENANTS = ("acme", "umbrella", "house")
 RIGHTS: tuple[Right, ...] = ("inference", "read", "manage", "operate")
 TERMS = FileTerms({"small": TierEntry(rpm=10, classes=("budget", "mid"))})
+SLUGS = ("gpt-4o", "claude")
 
 
 class Clock:
@@ -90,7 +91,7 @@ async def administered(url: str) -> AsyncIterator[Administered]:
         epoch_s=clock.now_s,
     )
     door_of_keys = Door(stores.keys, Strangers(clock.now_s), ())
-    table = open_desk(stores, door_of_keys, lambda: TERMS, clock.now_ms).table
+    table = open_desk(stores, door_of_keys, lambda: TERMS, lambda: SLUGS, clock.now_ms).table
     accounts = SqlAccounts(stores.database, lambda: TERMS, chance=os.urandom, now_ms=clock.now_ms)
     keys: dict[tuple[str, Right], Secret] = {}
     for tenant in TENANTS:

@@ -73,12 +73,26 @@ async def test_key(served: str) -> None:
 
     assert found is not None
     assert (found.id, found.tenant, found.tier.rpm, found.models) == (made["id"], "acme", 3, ("gpt-*",))
-    assert seen == {name: value for name, value in made.items() if name != "secret"}
+    assert seen == {name: value for name, value in made.items() if name not in ("secret", "warnings")}
+    assert (made["warnings"], changed["warnings"]) == ([], [])
     assert (changed["name"], changed["limits"], changed["models"]) == ("k", {"rpm": 2}, None)
     assert [key.id if key else None for key in both] == [made["id"]] * 2
     assert revoked["revoked_ms"] is not None
     assert none == [None, None]
     assert late == (409, "conflict", None)
+
+
+async def test_a_model_that_is_none(served: str) -> None:
+    """A key for a model that is not served is made all the same, as it may come; the answer has a warning."""
+    async with administered(served) as api:
+        made = await api.json("POST", "keys", {"models": ["gpt-4o", "gpt-4oo", "clau*", "m*"]})
+        changed = await api.json("PATCH", f"keys/{made['id']}", {"models": ["nosuch"]})
+
+    assert made["models"] == ["gpt-4o", "gpt-4oo", "clau*", "m*"]
+    assert made["warnings"] == [
+        f"models: {name} is no model that this gateway serves now" for name in ("gpt-4oo", "m*")
+    ]
+    assert changed["warnings"] == ["models: nosuch is no model that this gateway serves now"]
 
 
 async def test_pages_of_keys(served: str) -> None:

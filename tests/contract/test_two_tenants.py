@@ -43,7 +43,7 @@ FITTING: dict[tuple[str, str], Any] = {
 def routes() -> tuple[AdminRoute, ...]:
     """Every route there is; the stores are not asked for anything here."""
     nothing: Any = _Nothing()
-    return open_desk(nothing, nothing, lambda: TERMS, lambda: 0).table.routes
+    return open_desk(nothing, nothing, lambda: TERMS, lambda: (), lambda: 0).table.routes
 
 
 class _Nothing:

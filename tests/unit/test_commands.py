@@ -171,6 +171,23 @@ def test_no_database(folder: Path) -> None:
     assert done.stderr == "The database cannot be used: OperationalError: unable to open database file\n"
 
 
+def test_a_model_that_is_none(folder: Path) -> None:
+    """A key for a model that the file does not have is made, as another file may have it, with a warning."""
+    (folder / "gateway.toml").write_text("[catalogue]\nshipped = true\n" + OPENAI)
+    run("tenants", "create", "acme")
+
+    done = run("keys", "create", "--tenant", "acme", "--model", "gpt-5*", "--model", "nosuch")
+
+    assert (done.exit_code, done.stdout.startswith("anm-sk-")) == (0, True)
+    assert done.stderr.startswith("Warning: no model of this configuration is called nosuch.\n")
+    assert done.stderr.count("Warning") == 1
+
+
+OPENAI = """
+[providers.openai]
+preset = "openai"
+api_key = "sk-none"
+"""
 BROKEN = """
 [storage]
 database_url = "sqlite:///other.db"

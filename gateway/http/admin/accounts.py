@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.core.accounts import Scope
+from gateway.core.catalog import unknown_models
 from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.core.record_views import key_view, plain_view, secret_view, tenant_view
 from gateway.core.records import (
@@ -57,10 +58,16 @@ class Accounts(Protocol):
 
 
 class AccountsDesk:
-    """The handlers for tenants and keys."""
+    """
+    The handlers for tenants and keys.
 
-    def __init__(self, accounts: Accounts) -> None:
+    Args:
+        slugs: What the models are called that this process serves now.
+    """
+
+    def __init__(self, accounts: Accounts, slugs: Callable[[], Collection[str]]) -> None:
         self._accounts = accounts
+        self._slugs = slugs
 
     def routes(self) -> tuple[AdminRoute, ...]:
         """The rows of the admin API's table."""
@@ -120,7 +127,8 @@ class AccountsDesk:
         fields = given(read_as(NewKey, asked.body), _OF_KEYS)
         draft = KeyDraft(**{"tenant": asked.tenant or asked.key.tenant, "name": "", **fields})
         _of_query(asked, draft.tenant)
-        return json_reply(secret_view(await self._accounts.create_key(actor_of(asked), draft)), 201)
+        made = await self._accounts.create_key(actor_of(asked), draft)
+        return json_reply({**secret_view(made), "warnings": self._warnings(draft.models)}, 201)
 
     async def key(self, asked: AdminRequest) -> Reply:
         """One key."""
@@ -129,9 +137,8 @@ class AccountsDesk:
     async def update_key(self, asked: AdminRequest) -> Reply:
         """A key with what was given, and all else as before."""
         changes = _changes(given(read_as(KeyFields, asked.body), _OF_KEYS))
-        return json_reply(
-            key_view(await self._accounts.update_key(actor_of(asked), await self._key_id(asked), changes))
-        )
+        done = await self._accounts.update_key(actor_of(asked), await self._key_id(asked), changes)
+        return json_reply({**key_view(done), "warnings": self._warnings(changes.get("models"))})
 
     async def rotate_key(self, asked: AdminRequest) -> Reply:
         """The key with a new secret."""
@@ -148,6 +155,11 @@ class AccountsDesk:
         return json_reply(
             key_view(await self._accounts.revoke_key(actor_of(asked), await self._key_id(asked), now=now))
         )
+
+    def _warnings(self, models: Iterable[str] | None) -> list[str]:
+        """What may be a mistake in the *models* of a key. It may be none: of another process, or to come."""
+        unknown = unknown_models(models or (), self._slugs())
+        return [f"models: {name} is no model that this gateway serves now" for name in unknown]
 
     async def _key_id(self, asked: AdminRequest) -> str:
         """That of the path, if it is a key of the tenant that the query names, should an operator name one."""
