@@ -14,12 +14,12 @@ from gateway.core.records import AuditEntry, KeyRecord, Policy, Secret, Tenant, 
 
 def tenant_view(tenant: Tenant) -> dict[str, Any]:
     """A tenant; amounts are decimals of USD."""
-    return {**structs.asdict(tenant), "budgets": _budgets(tenant.budgets)}
+    return {**structs.asdict(tenant), "budgets": budget_views(tenant.budgets)}
 
 
 def key_view(key: KeyRecord) -> dict[str, Any]:
     """A key, of whose secret the last four digits are told."""
-    return {**structs.asdict(key), "budgets": _budgets(key.budgets)}
+    return {**structs.asdict(key), "budgets": budget_views(key.budgets)}
 
 
 def secret_view(secret: Secret) -> dict[str, Any]:
@@ -32,7 +32,8 @@ def plain_view(record: TierRecord | Policy | AuditEntry) -> dict[str, Any]:
     return structs.asdict(record)
 
 
-def _budgets(budgets: Iterable[Budget]) -> list[dict[str, Any]]:
+def budget_views(budgets: Iterable[Budget]) -> list[dict[str, Any]]:
+    """Budgets, their limits as decimals of USD."""
     return [
         {"scope": budget.scope, "period": budget.period, "limit_usd": format_nano(budget.limit_nano_usd)}
         for budget in budgets

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from sqlalchemy import Result, RowMapping, Select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.core.record_views import budget_views
 from gateway.core.records import Actor, AuditEntry, KeyRecord, Policy, Tenant
 from gateway.storage.key_rows import budget_entries, budgets_of
 from gateway.storage.tables import audit
@@ -62,6 +63,14 @@ def columns_of(changes: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
+def _told(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of records as they are told, since nobody but a reader wants them from here."""
+    named = columns_of(details)
+    if "budgets" in details:
+        named["budgets"] = budget_views(details["budgets"])
+    return named
+
+
 async def write_audit(
     connection: AsyncConnection, actor: Actor, action: str, target: str, *, tenant: str | None, at_ms: int,
     details: Mapping[str, Any] | None = None,
@@ -77,6 +86,6 @@ async def write_audit(
         "actor": actor.name,
         "action": action,
         "target": target,
-        "details": columns_of(details or {}) | ({} if actor.address is None else {"address": actor.address}),
+        "details": _told(details or {}) | ({} if actor.address is None else {"address": actor.address}),
     }
     await connection.execute(audit.insert().values(row))

@@ -437,5 +437,5 @@ async def test_audit(bank: Bank) -> None:
         ("key.revoked", "cli", "acme"),
         ("tenant.updated", "cli", "acme"),
     ]
-    assert rows[2]["details"] == {"budgets": [{"scope": "key", "period": "day", "limit_nano_usd": 5}]}
+    assert rows[2]["details"] == {"budgets": [{"scope": "key", "period": "day", "limit_usd": "0.000000005"}]}
     assert {row["target"] for row in rows} == {"acme", made.key.id}
