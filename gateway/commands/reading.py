@@ -227,10 +227,11 @@ def _print(rows: Iterable[Row], *, as_json: bool) -> None:
 def trace_line(row: Row) -> str:
     """A trace in a line: what one looks for first, and the id by which the rest can be asked for."""
     served = f"{row['provider']}/{row['provider_model']}" if row["provider"] else "-"
+    took = "-" if row["total_us"] is None else f"{row['total_us'] // 1000}ms"
     parts = [
         moment_text(row["started_ms"]), str(row["status"]), row["outcome"], row["routing_mode"], row["model"], served,
         f"{row['prompt_tokens']}+{row['completion_tokens']}", format_nano(row["cost_nano_usd"]),
-        f"{row['total_us'] // 1000}ms", row["tenant"], row["key_id"], row["request_id"],
+        took, row["tenant"], row["key_id"], row["request_id"],
     ]  # fmt: skip
     parts += [f"{name}={row[name]}" for name in ("error_code", "failure_class", "session_id", "user") if row[name]]
     return clean_text(" ".join(parts), MAX_LINE_CHARS)

@@ -96,8 +96,8 @@ class TraceRow(Struct, frozen=True, gc=False):
     started_ms: int
     ttfb_us: int | None
     ttft_us: int | None
-    total_us: int
-    overhead_us: int
+    total_us: int | None
+    overhead_us: int | None
     cancel_us: int | None
     prompt_tokens: int
     completion_tokens: int
@@ -254,8 +254,8 @@ def trace_row(receipt: Receipt, *, recorded_ms: int) -> TraceRow:
         receipt.started_ms,
         _us(receipt.ttfb_ms),
         _us(receipt.ttft_ms),
-        _us(receipt.total_ms) or 0,
-        _us(receipt.overhead_ms) or 0,
+        _us(receipt.total_ms),
+        _us(receipt.overhead_ms),
         _us(receipt.cancel_ms),
         *_tokens(receipt.usage),
         receipt.usage_basis,

@@ -237,8 +237,8 @@ def _receipt(
         agent_id=admission.agent_id,
         ttfb_ms=None,
         ttft_ms=None,
-        total_ms=0.0,  # nobody knows when it ended
-        overhead_ms=0.0,
+        total_ms=None,  # nobody knows when it ended
+        overhead_ms=None,
         cancel_ms=None,
         stream=admission.stream,
         started_ms=admission.started_ms,

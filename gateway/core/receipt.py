@@ -32,6 +32,8 @@ class Receipt(Struct, frozen=True, gc=False):
     Attributes:
         attempts: Each one's provider, the model's name there, and how it ended.
         on_cancel: Whether the provider was left with the client or read on; None where no client left a provider.
+        total_ms: From its beginning to its end, and `overhead_ms` what of that was ours; None where its process was
+            killed.
         cancel_ms: How long the provider was kept after the client had left, where it was to be left.
         parts: Of a stream that a second provider continued, what each has counted, as (provider, model, usage); empty
             for any other. `usage` is the caller's whole: its own prompt once, and the answer of both.
@@ -71,8 +73,8 @@ class Receipt(Struct, frozen=True, gc=False):
     agent_id: str | None
     ttfb_ms: float | None
     ttft_ms: float | None
-    total_ms: float
-    overhead_ms: float
+    total_ms: float | None
+    overhead_ms: float | None
     cancel_ms: float | None
     on_cancel: OnCancel | None = None
     parts: tuple[tuple[str, str, Usage], ...] = ()
@@ -189,8 +191,8 @@ class Row(Struct, frozen=True, gc=False):
     note: str | None
     ttfb_ms: float | None
     ttft_ms: float | None
-    total_ms: float
-    overhead_ms: float
+    total_ms: float | None
+    overhead_ms: float | None
     cancel_ms: float | None
     on_cancel: OnCancel | None
     continued: bool

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from gateway.commands.reading import trace_line
 from gateway.storage.database import Database
 from tests.support.booked import DAY_MS, NOON_MS, Row, book, charge, cost, request_id, trace
 from tests.support.gateway import free_port
@@ -106,6 +107,13 @@ async def line_of(process: asyncio.subprocess.Process) -> Any:
     assert process.stdout is not None
     async with asyncio.timeout(60):
         return json.loads(await process.stdout.readline())
+
+
+def test_an_unknown_span() -> None:
+    """The line of a call whose process was killed has a dash where the span would be."""
+    told = trace_line({**trace(), "total_us": None})
+
+    assert told.split(" ")[8] == "-"
 
 
 async def test_following(tabled: Database, url: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.entries import AMOUNTS, CHARGE, CORRECTION, Booked, LedgerRow, correction, ledger_rows
+from gateway.core.entries import AMOUNTS, CHARGE, CORRECTION, Booked, LedgerRow, correction, ledger_rows, trace_row
 from gateway.core.exchange import Outcome
 from gateway.core.journal import Admitted, Book, Open, Opened, Progress, Record, Settled, decode, encode, reconcile
 from gateway.core.receipt import Receipt
@@ -113,6 +113,17 @@ def test_reconciling_names() -> None:
     receipt = reconcile(case, None, bill_interrupted=True, now_ms=NOW_MS)
 
     assert (receipt.user, receipt.session_id, receipt.agent_id) == ("u", "s", "a")
+
+
+def test_nobody_knows_how_long_it_took() -> None:
+    """Of a call whose process was killed the spans are unknown, and not nothing."""
+    receipt = reconciled(Progress((1,), 4))
+    row = trace_row(receipt, recorded_ms=NOW_MS)
+
+    assert (receipt.total_ms, receipt.overhead_ms) == (None, None)
+    assert (row.total_us, row.overhead_us, row.failure_class, row.failure_reason) == (
+        None, None, "gateway_shutdown", "crash",
+    )  # fmt: skip
 
 
 def test_broken_streams_may_be_waived() -> None:
