@@ -195,6 +195,9 @@ class SqlRules:
         here = (policies.c.tenant == (tenant or "")) & (policies.c.name == name)
 
         async def step(connection: AsyncConnection) -> None:
+            # All of that name: two that take away one each would both leave the keys to the other's.
+            named = select(policies.c.tenant).where(policies.c.name == name).order_by(policies.c.tenant)
+            await connection.execute(named.with_for_update())
             if not (await connection.execute(delete(policies).where(here))).rowcount:
                 raise NotThere(f"There is no policy {name}.")
             # Keys that are left without one: under the name, with neither their tenant's nor everybody's.

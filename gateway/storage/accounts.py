@@ -292,7 +292,7 @@ class SqlAccounts:
             known = select(policies.c.name).where(
                 policies.c.name == fields["policy"], policies.c.tenant.in_(("", tenant))
             )
-            if not await rows_of(connection, known):
+            if not await rows_of(connection, known.with_for_update(read=True)):  # see `_tier_of`
                 raise BadTerms([("policy", f"there is no policy {fields['policy']}")])
 
 
@@ -335,6 +335,12 @@ async def _living(connection: AsyncConnection, actor: Actor, key_id: str) -> Key
 
 
 async def _tier_of(connection: AsyncConnection, terms: Terms, name: str, own: Mapping[str, Any]) -> Tier:
-    """The tier *name* with *own* limits instead of its. Raises BadTerms, of one that is nowhere too."""
-    found = await rows_of(connection, select(tiers.c.limits).where(tiers.c.name == name))
+    """
+    The tier *name* with *own* limits instead of its. Raises BadTerms, of one that is nowhere too.
+
+    It is kept from being deleted until whoever is to be on it is there: else the one who deletes it does not see them,
+    nor they that it goes. SQLite has one writer at a time anyhow.
+    """
+    chosen = select(tiers.c.limits).where(tiers.c.name == name).with_for_update(read=True)
+    found = await rows_of(connection, chosen)
     return terms.tier(name, found[0]["limits"] if found else None, own)
