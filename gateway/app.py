@@ -182,7 +182,10 @@ class App:
             redis_url=settings.storage.redis_url,
             sharing=sharing_rules(settings, writer.name),
         )
-        self._journal = open_journal(settings, self._stores, telemetry, metrics, Tasks(self._report_crash), of=writer)
+        self._journal = open_journal(
+            settings, self._stores, telemetry, metrics, Tasks(self._report_crash), of=writer,
+            bill_interrupted=lambda: self._settings.stream.bill_interrupted,
+        )  # fmt: skip
         self._exit_by_s: float | None = None
         self._replays = SqlReplays(self._stores.database, idempotency_rules(settings), self._report_crash)
         self._repeater = Repeater(self._replays, self._stores.counters, room(settings), self._replayed)

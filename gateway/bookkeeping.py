@@ -78,10 +78,20 @@ class Writer:
 
 
 def open_journal(
-    settings: Settings, stores: Stores, telemetry: Telemetry, metrics: MetricsRecorder, tasks: Tasks, *, of: Writer
+    settings: Settings,
+    stores: Stores,
+    telemetry: Telemetry,
+    metrics: MetricsRecorder,
+    tasks: Tasks,
+    *,
+    of: Writer,
+    bill_interrupted: Callable[[], bool],
 ) -> Keeper:
     """
     The journal of this process. To be called inside the running loop.
+
+    Args:
+        bill_interrupted: The setting of that name, as it is in force.
 
     Raises:
         OSError: Its directory cannot be written to.
@@ -93,10 +103,9 @@ def open_journal(
         BookWriter(stores.database, lambda: time.time_ns() // 10**6),
         CarrierReports(reporter.delayed, reporter.caught_up, reporter.buried),
     )
-    bill = settings.stream.bill_interrupted
     if settings.ledger.durability == "redis-stream":
         return StreamKeeper(
-            StreamRules(f"{of.host}-{own}", writer, bill),
+            StreamRules(f"{of.host}-{own}", writer, bill_interrupted),
             settings.storage.redis_url,
             carrier,
             stores.counters,
@@ -106,7 +115,7 @@ def open_journal(
             tasks=tasks,
         )
     return SpoolKeeper(
-        SpoolRules(spool_directory(settings), own, writer, settings.ledger.fsync, bill),
+        SpoolRules(spool_directory(settings), own, writer, settings.ledger.fsync, bill_interrupted),
         carrier,
         stores.counters,
         reports=reports,

@@ -64,14 +64,14 @@ class SpoolRules:
 
     Attributes:
         name: This process's among all that ever write to *root*; `writer` is what the ledger calls it.
-        bill_interrupted: As in `Tariff`.
+        bill_interrupted: As in `Tariff`, as it is now: settings are read again while this process runs.
     """
 
     root: Path
     name: str
     writer: str
     fsync: bool = True
-    bill_interrupted: bool = True
+    bill_interrupted: Callable[[], bool] = lambda: True
     segment_bytes: int = SEGMENT_BYTES
 
 
@@ -275,9 +275,8 @@ class SpoolKeeper(Backlog):
         left = []
         for case in book.open.values():
             progress = progress_at(slots, case.admitted.place, case.admitted.serial)
-            left.append(
-                reconcile(case, progress, bill_interrupted=self._rules.bill_interrupted, now_ms=now_ms)
-            )  # fmt: skip
+            bill = self._rules.bill_interrupted()
+            left.append(reconcile(case, progress, bill_interrupted=bill, now_ms=now_ms))
         return left, recent, book
 
     def _tell_of_damage(self, home: Home, piece: Piece) -> None:

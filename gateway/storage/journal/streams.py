@@ -89,7 +89,7 @@ class StreamRules:
 
     name: str
     writer: str
-    bill_interrupted: bool = True
+    bill_interrupted: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ class StreamKeeper(Backlog):
             ended += [receipt for record in _records(found) if (receipt := book.take(record)) is not None]
             at = found[-1][0]
         places = await self._store.places(name)
-        now_ms, bill = int(self._epoch_s() * 1000), self._rules.bill_interrupted
+        now_ms, bill = int(self._epoch_s() * 1000), self._rules.bill_interrupted()
         left = [
             reconcile(case, progress_of(places.get(request_id.encode())), bill_interrupted=bill, now_ms=now_ms)
             for request_id, case in book.open.items()

@@ -99,12 +99,17 @@ class House:
         self.counters = Counters()
         self.log: list[tuple[Any, ...]] = []
         self._tasks = Tasks(lambda name, exc: self.log.append(("crash", name, exc)))
+        self.bills_interrupted = True
         self._number = 0
 
     def keeper(self, segment_bytes: int = 64 * 1024) -> SpoolKeeper:
         """One more process's."""
         self._number += 1
-        rules = SpoolRules(self.root, str(self._number), f"writer-{self._number}", segment_bytes=segment_bytes)
+        name = str(self._number)
+        rules = SpoolRules(
+            self.root, name, f"writer-{name}", bill_interrupted=lambda: self.bills_interrupted,
+            segment_bytes=segment_bytes,
+        )  # fmt: skip
         log = self.log
         reports = CarrierReports(
             lambda exc: log.append(("delayed",)), lambda: log.append(("caught_up",)),
@@ -234,6 +239,24 @@ async def test_taking_over(house: House) -> None:
     assert {name: entry.writer for name, entry in house.shelf.entries.items()} == dict.fromkeys(settled, "writer-1")
     assert ("adopted", "writer-1", 1, 3) in house.log
     assert list(house.root.iterdir()) == []
+
+
+async def test_interrupted_answers_are_billed_as_is_said_now(house: House) -> None:
+    """What was open in a dead process is brought to its end by the setting in force then, and not by that of old."""
+    dead = house.keeper()
+    place = await dead.admit(admission("r1"))
+    place.sent(ROUTE)
+    place.moved(4, 1.0)
+    await house.dies(dead)
+
+    other = house.keeper()
+    house.bills_interrupted = False
+    other.start()
+    await house.shelf.has(1)
+    await house.adopted()
+    await other.close(SOON_S)
+
+    assert house.counters.settled == {"r1": Spent(15, 0, 0)}
 
 
 async def test_counters_hear_what_the_database_has(house: House) -> None:
