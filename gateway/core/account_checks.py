@@ -12,10 +12,11 @@ MAX_NAME_CHARS = 200
 MAX_MODELS = 100
 MAX_BUDGETS = 16  # each is counted with every call: four periods for each scope are twelve
 MAX_MS = 253_402_300_800_000  # the year 10000
-# Of a slug, as settings.checks.slug, with one * at its end for any rest.
-_MODEL = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127})?\*?(?<=.)")
-# As settings.checks.label: tenants, tiers and policies are named by it, and no other text is looked for in a database.
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")  # what models are called
+_MODEL = re.compile(rf"(?:{SLUG.pattern})?\*?(?<=.)")  # one, or with * at its end for any rest
+# What tenants, tiers, policies and providers are named by; no other text is looked for in a database.
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NO_LABEL = "not a name of at most 64 letters, digits, dots, dashes and underscores"
 _UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 Problems = list[tuple[str, str]]
@@ -47,8 +48,8 @@ def _name(name: str) -> Problems:
 
 def _label(field: str) -> Callable[[str], Problems]:
     def check(label: str) -> Problems:
-        if _LABEL.fullmatch(label) is None:
-            return [(field, "is not a name of at most 64 letters, digits, dots, dashes and underscores")]
+        if LABEL.fullmatch(label) is None:
+            return [(field, f"is {NO_LABEL}")]
         return []
 
     return check

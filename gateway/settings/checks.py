@@ -9,14 +9,13 @@ import datetime
 import re
 from urllib.parse import SplitResult, urlsplit
 
+from gateway.core.account_checks import LABEL, NO_LABEL, SLUG
 from gateway.settings.fields import Secret
 from gateway.wire import hops
 
 # RFC 6750's token characters: what every client can send after "Bearer".
 _GATEWAY_KEY = re.compile(r"anm-sk-[A-Za-z0-9._~+/=-]{1,256}")
 _HEADER_SAFE = re.compile(r"[\x21-\x7e]{1,8192}")  # one header line of aiohttp's parser takes 8190 bytes
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,16}){1,3}-[0-9]{1,2}")
 _REGION = re.compile(r"[A-Za-z0-9-]{1,32}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]{1,253}")  # a name has at most 253 characters (RFC 1035)
@@ -86,12 +85,12 @@ def without_password(url: str) -> str:
 
 def label(text: str) -> str:
     """A name for logs and metrics."""
-    return _match(_LABEL, text, "not a name of at most 64 letters, digits, dots, dashes and underscores")
+    return _match(LABEL, text, NO_LABEL)
 
 
 def slug(text: str) -> str:
     """A model's name, as clients send it and as it stands in URLs."""
-    return _match(_SLUG, text, "not a name of at most 128 letters, digits and . _ : @ / -")
+    return _match(SLUG, text, "not a name of at most 128 letters, digits and . _ : @ / -")
 
 
 def region(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway import telemetry
+from gateway.core.account_checks import LABEL, SLUG
 from gateway.providers.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,3 +197,9 @@ def test_foreign_service_shares_nothing() -> None:
     }
 
     assert found == set()
+
+
+@pytest.mark.parametrize("pattern", [LABEL.pattern, SLUG.pattern])
+def test_what_names_look_like_is_said_once(pattern: str) -> None:
+    """The file, the database and the admin API take the same names, by one pattern."""
+    assert [path.name for path in _ours() if pattern in path.read_text()] == ["account_checks.py"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from gateway.core.account_checks import LABEL, NO_LABEL
 from gateway.core.accounts import Scope
 from gateway.core.catalog import unknown_models
 from gateway.core.errors import INVALID_REQUEST, GatewayError
@@ -36,7 +37,7 @@ from gateway.http.admin.forms import (
     told,
 )
 from gateway.http.admin.pages import Page
-from gateway.http.admin.routes import PARAMETERS, AdminRequest, AdminRoute, Reply, json_reply
+from gateway.http.admin.routes import AdminRequest, AdminRoute, Reply, json_reply
 
 _OF_TENANTS: tuple[Scope, ...] = ("tenant", "session")
 _OF_KEYS: tuple[Scope, ...] = ("key", "session")
@@ -97,9 +98,8 @@ class AccountsDesk:
     async def create_tenant(self, asked: AdminRequest) -> Reply:
         """A new tenant."""
         form = read_as(NewTenant, asked.body)
-        if PARAMETERS["label"].fullmatch(form.id) is None:
-            words = "id: is not a name of at most 64 letters, digits, dots, dashes and underscores."
-            raise GatewayError(INVALID_REQUEST, words, param="id")
+        if LABEL.fullmatch(form.id) is None:
+            raise GatewayError(INVALID_REQUEST, f"id: is {NO_LABEL}.", param="id")
         fields = given(form, _OF_TENANTS)
         new_id = fields.pop("id")
         fields["name"] = fields["name"] or new_id

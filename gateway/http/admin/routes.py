@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from gateway.core.account_checks import LABEL
 from gateway.core.accounts import Key, Right
 from gateway.core.errors import METHOD_NOT_ALLOWED, NOT_FOUND, GatewayError
 from gateway.http.admin.pages import NO_PAGE, Page
@@ -21,7 +22,7 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 # What a `{name:type}` of a path takes, decoded. Whatever does not fit is not there: 404, without a look into any store.
 PARAMETERS: Mapping[str, re.Pattern[str]] = {
-    "label": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"),  # as settings.checks.label: tenants, tiers, policies
+    "label": LABEL,
     "key": re.compile(r"key_[0-9a-f]{12,32}"),
     "request": re.compile(r"req_[0-9a-f]{32}(-[A-Za-z0-9_-]{1,64})?"),  # of a panel: with its own id behind
     "text": re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,256}"),  # as wire.headers.MAX_ID_CHARS
