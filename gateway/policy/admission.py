@@ -180,10 +180,9 @@ class Admission:
         one.pending = {}
         one.is_loaded = True
 
-    def pending(self, account: Account) -> tuple[str, ...]:
+    def pending(self, account: Account, now_ms: int) -> tuple[str, ...]:
         """The requests that were booked before *account* is loaded."""
-        one = self._accounts.get(account.name)
-        return tuple(one.pending) if one is not None else ()
+        return tuple(self._seen(account, now_ms).pending)
 
     def sweep(self, now_ms: int) -> None:
         """Settle, at what they held, the holds that nobody has renewed; forget ids that nobody settles any more."""
@@ -218,7 +217,7 @@ class Admission:
         if limits.tpm is not None:
             tokens = current_tokens(self._tokens.get(holder), now_ms)
         running = len(self._running(holder, now_ms)) if limits.inflight is not None else 0
-        return _View(now_ms, rate, tokens, running, [self._at(account, now_ms) for account in limits.accounts])
+        return _View(now_ms, rate, tokens, running, [self._seen(account, now_ms) for account in limits.accounts])
 
     def _take(self, order: Order, limits: Entitlement, view: _View, money: int, weighted: int) -> None:
         """Write down, in *view* as well, what *order* was granted."""
@@ -235,6 +234,7 @@ class Admission:
         if view.tallies or reserved:
             parts = []
             for account, one in zip(limits.accounts, view.tallies, strict=True):
+                self._accounts[account.name], one.touched_ms = one, view.now_ms
                 part = Part(account, one.period, account.amount_of(money, weighted))
                 one.held += part.amount
                 parts.append(part)
@@ -249,12 +249,20 @@ class Admission:
             del running[next(iter(running))]
         return running
 
-    def _at(self, account: Account, now_ms: int) -> Tally:
-        """*account* in the period of *now_ms*. A clock that was put back does not bring an old one back."""
+    def _seen(self, account: Account, now_ms: int) -> Tally:
+        """
+        *account* in the period of *now_ms*; a new one is not kept: callers choose the names of sessions, and who is
+        refused may send thousands. A clock that was put back does not bring an old period back.
+        """
         number = number_of(account.period, now_ms)
         one = self._accounts.get(account.name)
         if one is None or one.period < number:
-            one = self._accounts[account.name] = Tally(number, now_ms, is_loaded=one is not None and one.is_loaded)
+            return Tally(number, now_ms, is_loaded=one is not None and one.is_loaded)
+        return one
+
+    def _at(self, account: Account, now_ms: int) -> Tally:
+        """As `_seen`, to be changed."""
+        one = self._accounts[account.name] = self._seen(account, now_ms)
         one.touched_ms = now_ms
         return one
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from msgspec.structs import replace
+
 from gateway.core.accounts import Key, Scope
 from gateway.core.credentials import digest_of
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Booked, Order, Refused, Spending, Spent, StoreUnavailable
 from gateway.core.receipt import Receipt
 from gateway.policy.admission import KEPT_MS, Admission
-from gateway.policy.entitlement import Entitlement, Entitlements
+from gateway.policy.entitlement import Account, Entitlement, Entitlements
 from gateway.policy.limits import answer, limits_of, refused_blind, usage
 from gateway.policy.periods import start_ms
-from gateway.policy.verdict import Open, Verdict
+from gateway.policy.verdict import Count, Open, Verdict
 
 FOR_EVER_MS = 10**15  # what this process holds ends with it
 
@@ -130,10 +132,11 @@ class MemoryCounters:
         """Every limit of *key*: see `policy.limits.usage`. Raises StoreUnavailable."""
         limits, now_ms = self._entitlements.of(key, session_id), self._now_ms()
         standing = self._machine.standing(limits, now_ms)
-        if not all(count.is_loaded for count in standing.tallies):
-            await self._load(limits, Verdict("load", now_ms, 0, standing))
-            standing = self._machine.standing(limits, now_ms)
-        return usage(limits, standing, now_ms)
+        counts = []  # nothing is kept of a look: sessions may be called anything
+        for account, count in zip(limits.accounts, standing.tallies, strict=True):
+            spent = count.used if count.is_loaded else await self._spent(account, count.period)
+            counts.append(Count(count.period, spent, count.held, is_loaded=True))
+        return usage(limits, replace(standing, tallies=tuple(counts)), now_ms)
 
     async def start(self) -> None:
         """Nothing to connect to."""
@@ -152,12 +155,14 @@ class MemoryCounters:
         """Load what is not. Several calls may do so at once: the first that is done counts."""
         for account, count in zip(limits.accounts, verdict.standing.tallies, strict=True):
             if not count.is_loaded:
-                since_ms = start_ms(account.period, count.period)
-                booked = await self._spending.booked(account.scope, account.owner, since_ms, ())
-                spent = booked.nano_usd if account.is_money else booked.weighted
-                now_ms = self._now_ms()
-                part = -(-spent // (self._share if now_ms < self._shared_until_ms else 1))
-                self._machine.load(account, count.period, part, (), now_ms)
+                spent = await self._spent(account, count.period)
+                self._machine.load(account, count.period, spent, (), self._now_ms())
+
+    async def _spent(self, account: Account, period: int) -> int:
+        """What counts of *account* as spent by this process. Raises StoreUnavailable."""
+        booked = await self._spending.booked(account.scope, account.owner, start_ms(account.period, period), ())
+        spent = booked.nano_usd if account.is_money else booked.weighted
+        return -(-spent // (self._share if self._now_ms() < self._shared_until_ms else 1))
 
 
 class MemoryLedger:

@@ -149,7 +149,7 @@ class Twins(RuleBasedStateMachine):
             self.load(account, count.period, spent, known)
 
     def load(self, account: Account, period: int, spent: int, known: int) -> None:
-        pending = sorted(self.twin.pending(account))
+        pending = sorted(self.twin.pending(account, self.now_ms))
         assert sorted(self.script.step(redis_script.pending(account, self.now_ms))) == pending
         recorded = [*pending[:known], *[open_.request_id for open_, _ in self.settled[-known:]]]
         names = {ours: theirs for theirs, ours in self.epochs.items()}

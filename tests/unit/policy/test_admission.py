@@ -187,7 +187,7 @@ def test_what_was_lost_is_loaded_and_counted_once() -> None:
     (account,) = desk.limits.of(POOR, None).accounts
     desk.settle(opens[0], 1)
     desk.settle(opens[1], 2)
-    assert set(desk.machine.pending(account)) == {"r1", "r2"}
+    assert set(desk.machine.pending(account, desk.now_ms)) == {"r1", "r2"}
 
     desk.machine.load(account, opens[0].parts[0].period, 5, ["r1", "r3"], desk.now_ms)  # 1 of r1 and 4 of r3
     for _ in range(2):
@@ -239,6 +239,16 @@ def test_accounts_without_calls_are_forgotten() -> None:
         desk.now_ms += KEPT_MS // 50
 
     assert len(desk.machine) <= 101
+
+
+def test_who_is_refused_leaves_nothing() -> None:
+    """Callers name their sessions: a thousand calls above the rate, each of a session of its own, take no memory."""
+    desk, mine = Desk(), key("poor", rpm=1, budgets=(Budget("session", "total", 100),))
+    desk.admit(mine, 1, session_id="first")
+    before = len(desk.machine)
+    steps = {desk.admit(mine, 1, session_id=f"s{number}")[0].step for number in range(1000)}
+
+    assert (steps, len(desk.machine)) == ({"rpm"}, before)
 
 
 def test_allowances_with_overage_are_counted_only() -> None:

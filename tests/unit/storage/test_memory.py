@@ -168,6 +168,18 @@ async def test_a_part_that_may_have_been_used_up_counts_as_used(
     assert sum(isinstance(verdict, Admitted) for verdict in draws) == left
 
 
+async def test_a_look_at_limits_keeps_nothing(clock: Clock) -> None:
+    """What a session may still spend is told by the ledger, whatever it is called, and nothing stays in memory."""
+    counters = MemoryCounters(clock, spending=Spent10())
+    mine = key(budgets=(Budget("session", "total", 25),))
+    told = [await counters.usage_limits(mine, f"s{number}") for number in range(3)]
+
+    assert [(row["used"], row["remaining"]) for one in told for row in one["data"]] == [  # type: ignore[attr-defined]
+        ("0.00000001", "0.000000015")
+    ] * 3
+    assert len(counters) == 0
+
+
 def test_share_below_one_is_refused(clock: Clock) -> None:
     """A share of zero would divide by zero at the first request instead of at start."""
     with pytest.raises(ValueError, match="share"):
