@@ -55,9 +55,9 @@ def limits_of(
     rate, tpm = limits.rate, limits.tpm
     bursts = rate is not None and rate.capacity > 0
     allowance, remaining = None, None
-    for account, count in zip(limits.accounts, standing.tallies, strict=False):
+    for account, all_of_it, count in zip(limits.accounts, whole.accounts, standing.tallies, strict=False):
         if not account.is_money and count.is_loaded:
-            allowance, remaining = account.limit, count.left_of(account) + account.amount_of(0, own_weighted)
+            allowance, remaining = all_of_it.limit, count.left_of(account) + account.amount_of(0, own_weighted)
     return Limits(
         rpm=whole.rate.rpm if whole.rate else None,
         rpm_remaining=max(0, rate.rpm - standing.used) if rate else None,
@@ -65,7 +65,7 @@ def limits_of(
         tpm_remaining=max(0, tpm - standing.tokens_used) if tpm is not None else None,
         burst_active=rate is not None and standing.used > rate.rpm,
         burst_credits=standing.credits if bursts else None,
-        burst_capacity=rate.capacity if rate is not None and bursts else None,
+        burst_capacity=whole.rate.capacity if whole.rate is not None and bursts else None,
         weighted=allowance,
         weighted_remaining=remaining,
         is_blind=is_blind,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from gateway.aio import Tasks
-from gateway.core.accounts import Budget, Key
+from gateway.core.accounts import Budget, Burst, Key
 from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Booked, Draw, Order, Refused, Spent
@@ -131,6 +131,16 @@ async def test_each_of_several_workers_enforces_its_part(clock: Clock) -> None:
     admitted = [isinstance(await counters.admit(Order(mine, f"r{number}")), Admitted) for number in range(5)]
 
     assert admitted == [True, True, True, False, False]
+
+
+async def test_a_worker_tells_the_whole_of_a_limit(clock: Clock) -> None:
+    """What a plan has is told as it was sold; what is left of it, as this worker may give it."""
+    counters = MemoryCounters(clock, share=4)
+    mine = key(rpm=40, tpm=400, burst=Burst(20, 1), allowance=1000)
+    told = (await counters.admit(Order(mine, "r1", weighted=Draw(50, 50)))).limits
+
+    assert (told.rpm, told.tpm, told.burst_capacity, told.weighted) == (40, 400, 20, 1000)
+    assert (told.rpm_remaining, told.tpm_remaining, told.burst_credits, told.weighted_remaining) == (9, 100, 5, 250)
 
 
 async def test_memory_is_bounded_by_the_last_minute(clock: Clock) -> None:
