@@ -211,6 +211,22 @@ async def test_tier(served: str) -> None:
     assert seen == {"name": "small", "source": "file", "limits": {"rpm": 10, "classes": ["budget", "mid"]}}
 
 
+@pytest.mark.parametrize(
+    ("limits", "param"),
+    [
+        ({"burst": {"capacity": 1.5, "refill_per_min": 1}}, "limits.burst.capacity"),
+        ({"classes": ["mid", 1e9]}, "limits.classes[1]"),
+    ],
+)
+async def test_fractions_of_limits(served: str, limits: object, param: str) -> None:
+    """A number with a fraction is named however deep it stands, and told in words alone."""
+    async with administered(served) as api:
+        reply = await api.ask("PUT", "tiers/own", {"limits": limits}, **OPERATOR)
+
+    assert (reply.status, reply.json["error"]["param"]) == (400, param)
+    assert reply.json["error"]["message"] == f"{param}: is not a whole number."
+
+
 async def test_pages_of_tiers(postgres: Postgres) -> None:
     """Each tier is on one page, also where the database has an order of its own for names."""
     postgres.sql("CREATE DATABASE tiers TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en'")  # "a" before "B"

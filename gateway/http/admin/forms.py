@@ -105,10 +105,22 @@ def given(form: Struct, scopes: tuple[Scope, ...] = ()) -> dict[str, Any]:
     if "budgets" in fields:
         fields["budgets"] = tuple(_budget(place, budget, scopes) for place, budget in enumerate(fields["budgets"]))
     for name in ("limits", "rules"):
-        for field, value in fields.get(name, {}).items():
-            if isinstance(value, Raw):
-                raise _wrong(f"{name}.{field}", "is not a whole number")
+        place = _fraction_in(fields.get(name), name)
+        if place is not None:
+            raise _wrong(place, "is not a whole number")
     return fields
+
+
+def _fraction_in(value: object, place: str) -> str | None:
+    """The place of a number with a fraction in *value*, which stands at *place*; None where there is none."""
+    if isinstance(value, Raw):
+        return place
+    members: list[tuple[str, object]] = []
+    if isinstance(value, dict):
+        members = [(f"{place}.{name}", member) for name, member in value.items()]
+    elif isinstance(value, list):
+        members = [(f"{place}[{number}]", member) for number, member in enumerate(value)]
+    return next((found for at, member in members if (found := _fraction_in(member, at)) is not None), None)
 
 
 def _budget(place: int, form: BudgetForm, scopes: tuple[Scope, ...]) -> Budget:
