@@ -155,10 +155,11 @@ def tail(
 
     async def work(database: Patient) -> None:
         begun_ms = now_ms()
+        there = await _come(database, asked, begun_ms - OVERLAP_MS) if follow else []  # not to be shown as new
         rows = list(await SqlBooks(database, now_ms).traces(asked))[:lines]
         _print(reversed(rows), as_json=as_json)
         if follow:
-            seen = {row["request_id"]: row["recorded_ms"] for row in rows}
+            seen = {row["request_id"]: row["recorded_ms"] for row in (*there, *rows)}
             async for row in _new(database, asked, begun_ms, seen):
                 _print([row], as_json=as_json)
 

@@ -138,6 +138,23 @@ async def test_following(tabled: Database, url: str, tmp_path: Path) -> None:
     assert (rest, complaints, process.returncode) == (b"", b"", 130)
 
 
+async def test_following_what_has_just_come(tabled: Database, url: str, tmp_path: Path) -> None:
+    """Of calls that came moments before, `-f -n 1` shows the newest alone, and goes on with what follows."""
+    for number in range(1, 4):
+        row = trace(charge(request_id=request_id(number), admitted_ms=NOON_MS + number))
+        del row["recorded_ms"]
+        await fill(tabled, trace_rows=[row])
+
+    async with following(url, tmp_path, "-n", "1") as process:
+        shown = [await line_of(process)]
+        row = trace(charge(request_id=request_id(4)))
+        del row["recorded_ms"]
+        await fill(tabled, trace_rows=[row])
+        shown.append(await line_of(process))
+
+    assert [row["request_id"] for row in shown] == [request_id(3), request_id(4)]
+
+
 EXPORT = """id,prompt_tokens,completion_tokens,cost_usd
 chatcmpl-1,11,7,0.0000975
 chatcmpl-2,11,8,0.0000975
