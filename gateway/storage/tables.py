@@ -8,8 +8,6 @@ have too are theirs.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -25,9 +23,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
 # Constraints have names of their own: a later revision has to be able to say which one it drops.
 metadata = MetaData(
@@ -38,23 +33,6 @@ metadata = MetaData(
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     }
 )
-
-
-class _Now(FunctionElement[int]):
-    """Epoch milliseconds by the database's clock, while a row is written."""
-
-    inherit_cache = True
-
-
-@compiles(_Now, "sqlite")
-def _now_of_sqlite(element: _Now, compiler: SQLCompiler, **options: Any) -> str:
-    return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"  # 1970 by the Julian calendar's count
-
-
-@compiles(_Now, "postgresql")
-def _now_of_postgres(element: _Now, compiler: SQLCompiler, **options: Any) -> str:
-    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"  # not that of the transaction's beginning
-
 
 tiers = Table(
     "tiers",
@@ -202,7 +180,7 @@ traces = Table(
     Column("verdicts", JSON, nullable=True),
     Column("params", JSON, nullable=True),
     Column("body_expires_ms", BigInteger, nullable=True, index=True),
-    Column("recorded_ms", BigInteger, nullable=False, server_default=_Now(), index=True),  # when the row came
+    Column("recorded_ms", BigInteger, nullable=False, index=True),  # when the row came
     Index("ix_traces_tenant_started", "tenant", "started_ms"),
     Index("ix_traces_tenant_session", "tenant", "session_id"),
     Index("ix_traces_started", "started_ms"),

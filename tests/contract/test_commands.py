@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -116,18 +117,19 @@ def test_an_unknown_span() -> None:
     assert told.split(" ")[8] == "-"
 
 
+def come(number: int, **changes: Any) -> Row:
+    """A trace that is recorded now."""
+    return trace(charge(request_id=request_id(number)), recorded_ms=time.time_ns() // 1_000_000, **changes)
+
+
 async def test_following(tabled: Database, url: str, tmp_path: Path) -> None:
     """`-f` goes on with what comes, each once, also what began before others that were shown, and ends on Ctrl-C."""
-    first = trace(charge(request_id=request_id(1)))
-    del first["recorded_ms"]
-    await fill(tabled, trace_rows=[first])
+    await fill(tabled, trace_rows=[come(1)])
 
     async with following(url, tmp_path, "--tenant", "acme") as process:
         shown = [await line_of(process)]
         for number, changes in ((2, {}), (3, {"started_ms": 1}), (4, {"tenant": "umbrella"}), (5, {})):
-            row = trace(charge(request_id=request_id(number)), **changes)
-            del row["recorded_ms"]
-            await fill(tabled, trace_rows=[row])
+            await fill(tabled, trace_rows=[come(number, **changes)])
             if number != 4:
                 shown.append(await line_of(process))
         process.send_signal(signal.SIGINT)
@@ -141,15 +143,11 @@ async def test_following(tabled: Database, url: str, tmp_path: Path) -> None:
 async def test_following_what_has_just_come(tabled: Database, url: str, tmp_path: Path) -> None:
     """Of calls that came moments before, `-f -n 1` shows the newest alone, and goes on with what follows."""
     for number in range(1, 4):
-        row = trace(charge(request_id=request_id(number), admitted_ms=NOON_MS + number))
-        del row["recorded_ms"]
-        await fill(tabled, trace_rows=[row])
+        await fill(tabled, trace_rows=[come(number, started_ms=NOON_MS + number)])
 
     async with following(url, tmp_path, "-n", "1") as process:
         shown = [await line_of(process)]
-        row = trace(charge(request_id=request_id(4)))
-        del row["recorded_ms"]
-        await fill(tabled, trace_rows=[row])
+        await fill(tabled, trace_rows=[come(4)])
         shown.append(await line_of(process))
 
     assert [row["request_id"] for row in shown] == [request_id(3), request_id(4)]

@@ -10,13 +10,6 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-# Epoch milliseconds while a row is written.
-_NOW = {
-    "sqlite": "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))",
-    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
-}
-
-
 def upgrade() -> None:
     _audit()
     _bodies()
@@ -190,7 +183,6 @@ def _tiers() -> None:
 
 
 def _traces() -> None:
-    now = _NOW[op.get_context().dialect.name]
     op.create_table(
         "traces",
         sa.Column("request_id", sa.Text(), nullable=False),
@@ -236,7 +228,7 @@ def _traces() -> None:
         sa.Column("verdicts", sa.JSON(), nullable=True),
         sa.Column("params", sa.JSON(), nullable=True),
         sa.Column("body_expires_ms", sa.BigInteger(), nullable=True),
-        sa.Column("recorded_ms", sa.BigInteger(), server_default=sa.text(now), nullable=False),
+        sa.Column("recorded_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_traces")),
     )
     op.create_index(op.f("ix_traces_body_expires_ms"), "traces", ["body_expires_ms"], unique=False)
