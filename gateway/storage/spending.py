@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import Scope
+from gateway.core.entries import CHARGE, CORRECTION
 from gateway.core.ports import Booked
 from gateway.storage.tables import ledger
 
@@ -24,6 +25,13 @@ _OWNERS: Mapping[Scope, ColumnElement[str | None]] = {
     "tenant": ledger.c.tenant,
     "session": ledger.c.session_key,
 }
+
+
+def charged_to(scope: Scope, owner: str, since_ms: int) -> ColumnElement[bool]:
+    """The rows of the ledger that *owner* has to pay for, of calls admitted from *since_ms* on."""
+    return and_(
+        _OWNERS[scope] == owner, ledger.c.admitted_ms >= since_ms, ledger.c.kind.in_((CHARGE, CORRECTION))
+    )
 
 
 class Reader(Protocol):
@@ -45,9 +53,7 @@ class SqlSpending:
         self._clock_s = clock_s
 
     async def booked(self, scope: Scope, owner: str, since_ms: int, ids: Collection[str]) -> Booked:
-        theirs = and_(
-            _OWNERS[scope] == owner, ledger.c.admitted_ms >= since_ms, ledger.c.kind.in_(("charge", "correction"))
-        )
+        theirs = charged_to(scope, owner, since_ms)
         recent_ms = int(self._clock_s() * 1000) - RECENT_MS
 
         async def step(connection: AsyncConnection) -> Booked:

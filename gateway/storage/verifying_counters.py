@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar, get_args
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from gateway.core.accounts import Period, Scope
 from gateway.policy.periods import number_of, start_ms
 from gateway.storage.redis_link import Link
 from gateway.storage.redis_script import EPOCH_KEY
+from gateway.storage.spending import charged_to
 from gateway.storage.tables import ledger
 
 T = TypeVar("T")
@@ -27,9 +28,6 @@ BETWEEN_S = 1.0
 _PREFIX = f"{EPOCH_KEY.removesuffix('epoch')}account:"
 _FIELDS = ("epoch", "period", "used", "loaded")
 _AT_ONCE = 500
-_OWNERS: Mapping[Scope, ColumnElement[Any]] = {
-    "key": ledger.c.key_id, "tenant": ledger.c.tenant, "session": ledger.c.session_key,
-}  # fmt: skip
 # Sets what was used, unless a call has changed it since we looked, or its period or the whole epoch is over.
 _SET = """
 local f = redis.call('HMGET', KEYS[1], 'epoch', 'period', 'used')
@@ -122,19 +120,15 @@ async def _differing(link: Link, read: Read[Any], now_ms: int, names: list[str])
         number = number_of(period, now_ms)
         if int(stored[1]) != number:
             continue  # of a period that is over
-        charged = await read(_charged(_OWNERS[scope] == owner, start_ms(period, number), column))
+        charged = await read(_charged(charged_to(scope, owner, start_ms(period, number)), column))
         count += 1
         if charged != int(stored[2]):
             found.append(Counter(name, stored[0], stored[1], int(stored[2]), charged))
     return count, found
 
 
-def _charged(
-    of_owner: ColumnElement[bool], since_ms: int, column: ColumnElement[Any]
-) -> Callable[[AsyncConnection], Awaitable[int]]:
-    chosen = select(func.coalesce(func.sum(column), 0)).where(
-        of_owner, ledger.c.admitted_ms >= since_ms, ledger.c.kind.in_(("charge", "correction"))
-    )
+def _charged(rows: ColumnElement[bool], column: ColumnElement[Any]) -> Callable[[AsyncConnection], Awaitable[int]]:
+    chosen = select(func.coalesce(func.sum(column), 0)).where(rows)
 
     async def step(connection: AsyncConnection) -> int:
         return int((await connection.execute(chosen)).scalar_one())
