@@ -228,18 +228,18 @@ local function admit()
     if tokens.used + reserved > tpm then return reply('tpm', tokens.opened + MINUTE - now) end
   end
   if inflight >= 0 and running >= inflight then return reply('inflight') end
-  for _, one in ipairs(accounts) do
-    if not one.loaded then return reply('load') end
-  end
   local granted = {['1'] = need['1'], ['0'] = need['0']}
   for place, one in ipairs(accounts) do
-    if one.hard and need[one.money] > 0 then
+    if one.loaded and one.hard and need[one.money] > 0 then
       local left = one.limit - one.used - one.held
       if left < need[one.money] then
         if left < max(1, least[one.money]) then return reply('account', 0, 0, 0, place - 1) end
         granted[one.money] = min(granted[one.money], left)
       end
     end
+  end
+  for _, one in ipairs(accounts) do
+    if not one.loaded then return reply('load') end
   end
 
   if rate then

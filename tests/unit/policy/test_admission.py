@@ -241,14 +241,22 @@ def test_accounts_without_calls_are_forgotten() -> None:
     assert len(desk.machine) <= 101
 
 
-def test_who_is_refused_leaves_nothing() -> None:
-    """Callers name their sessions: a thousand calls above the rate, each of a session of its own, take no memory."""
-    desk, mine = Desk(), key("poor", rpm=1, budgets=(Budget("session", "total", 100),))
+@pytest.mark.parametrize(
+    ("mine", "refusal"),
+    [
+        (key("fast", rpm=1, budgets=(Budget("session", "total", 100),)), "rpm"),
+        (key("poor", budgets=(Budget("session", "total", 100), Budget("key", "day", 1))), "account"),
+    ],
+)
+def test_who_is_refused_leaves_nothing(mine: Key, refusal: str) -> None:
+    """Callers name their sessions: of a thousand refused calls, each of its own, none is loaded or takes memory."""
+    desk = Desk()
     desk.admit(mine, 1, session_id="first")
-    before = len(desk.machine)
-    steps = {desk.admit(mine, 1, session_id=f"s{number}")[0].step for number in range(1000)}
+    before, limits = len(desk.machine), [entitlement(mine, f"s{number}") for number in range(1000)]
+    order = Order(mine, "r", nano_usd=Draw(1, 1))
+    steps = {desk.machine.admit(order, one, desk.now_ms).step for one in limits}
 
-    assert (steps, len(desk.machine)) == ({"rpm"}, before)
+    assert (steps, len(desk.machine)) == ({refusal}, before)
 
 
 def test_allowances_with_overage_are_counted_only() -> None:
