@@ -452,12 +452,13 @@ class App:
 
     def _every_second(self) -> None:
         """Bring out what is only counted: values for other workers' renderings, and lines that a flood suppressed."""
+        # First: what fails once, such as a file of metrics on a full disk, must not be the last that is done.
+        asyncio.get_running_loop().call_later(TICK_S, self._every_second)
+        self._cut_revoked()
         self._metrics.ledger_stands(self._journal.backlog, self._journal.lag_s)
         self._metrics.pour()
         self._refusals.flush()
         self._telemetry.flush_libraries()
-        self._cut_revoked()
-        asyncio.get_running_loop().call_later(TICK_S, self._every_second)
 
     def _cut_revoked(self) -> None:
         """End what runs for keys that were revoked with `--now`; those of the others are read again meanwhile."""
