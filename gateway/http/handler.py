@@ -23,7 +23,7 @@ from gateway.core.errors import (
     STORAGE_UNAVAILABLE,
     GatewayError,
 )
-from gateway.core.exchange import Answer, Exchange, Limits
+from gateway.core.exchange import NO_LIMITS, Answer, Exchange, Limits
 from gateway.core.held import Held, mark_of
 from gateway.core.ports import Claim, Sink, StoreUnavailable
 from gateway.dialects.base import ClientDialect
@@ -209,6 +209,7 @@ class GatewayHandler:
             call=asked if isinstance(asked, Call) else asked[0].call,
             key=key,
             started_s=connection_of(request).came_s,
+            limits=NO_LIMITS if claim is None else self._hooks.standing(key),  # it may be refused before admission
             source=endpoint.source,
         )
         answer = partial(self._answer, request, exchange, asked, site)

@@ -450,18 +450,20 @@ async def test_repeats_count_as_requests(bench: Bench) -> None:
 
 
 async def test_the_database_is_away(bench: Bench) -> None:
-    """While it does not answer a call with a name is refused, for it cannot be said to be the first; others go on."""
+    """While it does not answer a call with a name is refused, for it cannot be said to be the first, and told where its
+    key stands; others go on."""
     bench.script(CHAT, [json_answer("a")])
     name, body = new_name(), body_of(CHAT, stream=False)
     before = len(bench.provider.requests)
     lock = bench.store.lock()
     try:
-        named, plain = await asyncio.gather(bench.ask(name, CHAT, body), bench.ask(None, CHAT, body))
+        named, plain = await asyncio.gather(bench.ask(name, CHAT, body, key=KEY_FEW), bench.ask(None, CHAT, body))
     finally:
         lock.close()
 
     assert code(named) == (503, "idempotency_unavailable")
     assert named.headers.get("retry-after") == "1"
+    assert named.headers.get("x-anoman-rate-limit-rpm") == "3"
     assert plain.status == 200
     assert len(bench.provider.requests) == before + 1
     async with asyncio.timeout(20):
