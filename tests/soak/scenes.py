@@ -144,7 +144,8 @@ async def redis_frozen(stage: Stage, outage_s: float) -> Verdict:
     for one in (*free, *after):
         if one.seen != "whole":
             verdict.blame("refused", one.marker, one)
-    if during - before > ADDED_MS:
+    # On a machine that is as slow as that by itself, nobody can tell what the outage adds.
+    if before <= ADDED_MS < during - before:
         verdict.blame("latency", "-", f"{during - before:.1f} ms added")
     return verdict
 
