@@ -24,6 +24,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from gateway.storage.append_only import keep_rows
+
 # Constraints have names of their own: a later revision has to be able to say which one it drops.
 metadata = MetaData(
     naming_convention={
@@ -228,6 +230,7 @@ audit = Table(
     Column("details", JSON, nullable=False),
     Index("ix_audit_tenant", "tenant", "seq"),
 )
+keep_rows(audit)
 
 idempotency = Table(
     "idempotency",

@@ -15,7 +15,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Column, Connection, MetaData, Table, insert, inspect, text
+from sqlalchemy import Column, Connection, MetaData, Table, insert, inspect, select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.ports import StoreUnavailable
@@ -24,7 +25,8 @@ from gateway.storage.database import Database, open_engine
 from gateway.storage.migrations import upgrade
 from gateway.storage.preparing import prepare, prepare_sqlite
 from gateway.storage.revisions import HEAD, REVISIONS
-from gateway.storage.tables import metadata
+from gateway.storage.tables import audit, metadata
+from tests.support.postgres import Postgres
 
 SCRIPTS = Path(migrations.__file__).parent
 
@@ -75,6 +77,57 @@ async def test_both_ways_make_the_same(tmp_path: Path) -> None:
 
     assert seen[0] == seen[1]
     assert set(seen[0]) == {*metadata.tables, "alembic_version"}
+
+
+async def make(url: str, database: Database, how: str) -> None:
+    """The tables, by the revisions or by their description."""
+    if how == "migrated":
+        await asyncio.to_thread(upgrade, url)
+        return
+    async with database.engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+
+
+@pytest.mark.parametrize("how", ["migrated", "described"])
+async def test_the_audit_log_is_only_added_to(url: str, database: Database, how: str) -> None:
+    """A row of it is neither changed nor deleted by anybody's statement, whichever way its table was made."""
+    await make(url, database, how)
+    row = {"at_ms": 1, "actor": "cli", "action": "a", "target": "t", "details": {}}
+    verbs = ["UPDATE audit SET actor = 'nobody'", "DELETE FROM audit"]
+    verbs += ["TRUNCATE audit"] if url.startswith("postgres") else []
+    async with database.engine.begin() as connection:
+        await connection.execute(insert(audit).values(row))
+
+    for verb in verbs:
+        with pytest.raises(DBAPIError, match="rows of the audit log are only ever added"):
+            async with database.engine.begin() as connection:
+                await connection.execute(text(verb))
+
+    async with database.engine.connect() as connection:
+        assert (await connection.execute(select(audit.c.actor))).scalars().all() == ["cli"]
+
+
+TRIGGERS = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name",
+    "postgresql": "SELECT t.tgname, pg_get_triggerdef(t.oid), pg_get_functiondef(t.tgfoid) FROM pg_trigger t "
+    "WHERE NOT t.tgisinternal ORDER BY t.tgname",
+}
+
+
+async def test_both_ways_make_the_same_triggers(postgres: Postgres, tmp_path: Path) -> None:
+    """What revisions make is what the description makes, word for word."""
+    for kind, seen in TRIGGERS.items():
+        made = []
+        for how in ("migrated", "described"):
+            url = f"sqlite:///{tmp_path}/{how}.db" if kind == "sqlite" else postgres.create_database(f"triggers_{how}")
+            database = Database(url)
+            await make(url, database, how)
+            async with database.engine.connect() as connection:
+                made.append((await connection.execute(text(seen))).all())
+            await database.close()
+
+        assert made[0] == made[1]
+        assert made[0]
 
 
 async def test_known_revisions() -> None:

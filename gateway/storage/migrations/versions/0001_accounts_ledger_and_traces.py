@@ -10,6 +10,23 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# Rows of the audit log are only ever added.
+_KEPT = {
+    "sqlite": (
+        "CREATE TRIGGER audit_keeps_update BEFORE UPDATE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'rows of the audit log are only ever added'); END",
+        "CREATE TRIGGER audit_keeps_delete BEFORE DELETE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'rows of the audit log are only ever added'); END",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION audit_keeps() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'rows of the audit log are only ever added'; END $$",
+        "CREATE TRIGGER audit_keeps BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+        "FOR EACH STATEMENT EXECUTE FUNCTION audit_keeps()",
+    ),
+}
+
+
 def upgrade() -> None:
     _audit()
     _bodies()
@@ -37,6 +54,8 @@ def _audit() -> None:
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_audit")),
     )
     op.create_index("ix_audit_tenant", "audit", ["tenant", "seq"], unique=False)
+    for statement in _KEPT[op.get_context().dialect.name]:
+        op.execute(statement)
 
 
 def _bodies() -> None:
