@@ -183,7 +183,7 @@ local function admit()
   local need = {['1'] = tonumber(ARGV[14]), ['0'] = tonumber(ARGV[16])}
   local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
   local looks = STEP == 'look'
-  if not looks and #ARGV > 18 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
+  if #ARGV > 18 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
     return {'wait', whole(now), epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0, 0}
   end
 
@@ -218,7 +218,12 @@ local function admit()
     return out
   end
 
-  if looks then return reply('admitted') end
+  if looks then
+    for _, one in ipairs(accounts) do
+      if not one.loaded then return reply('load') end
+    end
+    return reply('admitted')
+  end
   if rate and not (rate.used < rpm or (rate.credits > 0 and rate.used < 2 * rpm)) then
     return reply('rpm', rate.opened + MINUTE - now)
   end

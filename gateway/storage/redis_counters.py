@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 
 from msgspec.structs import replace
@@ -92,7 +92,7 @@ class RedisCounters:
             self._unlimited.add(order.request_id)
             return Admitted(NO_LIMITS, self._clock_s())
         try:
-            verdict = await self._verdict(order, limits)
+            verdict = await self._verdict(partial(self._take, order, limits), limits)
         except RedisFailed:
             return self._blindly(order, limits)
         except StoreUnavailable:
@@ -139,29 +139,27 @@ class RedisCounters:
             StoreUnavailable: That cannot be told now.
         """
         limits = self._entitlements.of(key, session_id)
-        look = redis_script.look(Order(key, "look"), limits)
         try:
-            verdict = await self._ask(look, limits)
-            if not all(count.is_loaded for count in verdict.standing.tallies):
-                await self._load(limits, verdict)
-                verdict = await self._ask(look, limits)
+            verdict = await self._verdict(partial(self._look, Order(key, "look"), limits), limits)
         except RedisFailed as exc:
             raise StoreUnavailable(f"Redis: {exc.code}") from exc
         return usage(limits, verdict.standing, verdict.at_ms)
 
-    async def _verdict(self, order: Order, limits: Entitlement) -> Verdict:
-        """The verdict, once nothing has to be waited for or loaded. Raises RedisFailed or StoreUnavailable."""
-        rules, loop = self._rules, asyncio.get_running_loop()
-        rejoin_ms, end_s = rules.rejoin_ms, loop.time() + rules.rejoin_ms / 1000 + _WAIT_MORE_S
-        loads = 0
+    async def _verdict(self, ask: Callable[[int], Awaitable[Verdict]], limits: Entitlement) -> Verdict:
+        """
+        What *ask* comes to, once nothing has to be waited for or loaded. Raises RedisFailed or StoreUnavailable.
+
+        Also who only looks waits for a new epoch: what is loaded before every process has told again what it has spent
+        would count twice what is in the ledger for so long that it is not known by its id.
+
+        Args:
+            ask: Takes the time, in milliseconds, that is to be waited behind the birth of an epoch.
+        """
+        loop = asyncio.get_running_loop()
+        rejoin_ms = self._rules.rejoin_ms
+        end_s, loads = loop.time() + rejoin_ms / 1000 + _WAIT_MORE_S, 0
         while loads < _LOADS:
-            words = redis_script.admit(order, limits, (rules.lease_ms, rules.hold_ms, rejoin_ms), owner=rules.owner)
-            try:
-                verdict = await self._ask(words, limits)
-            except BaseException as exc:  # the caller has left, or there was no answer: it may have been admitted
-                if not (isinstance(exc, RedisFailed) and exc.is_reply):
-                    self._upkeep.undo(Open(order.request_id, limits.holder, limits.inflight is not None))
-                raise
+            verdict = await ask(rejoin_ms)
             if verdict.step == "wait":
                 await asyncio.sleep(verdict.retry_ms / 1000)
                 rejoin_ms = rejoin_ms if loop.time() < end_s else 0
@@ -171,6 +169,19 @@ class RedisCounters:
             else:
                 return verdict
         raise StoreUnavailable("the counters are lost again and again")
+
+    async def _take(self, order: Order, limits: Entitlement, rejoin_ms: int) -> Verdict:
+        rules = self._rules
+        words = redis_script.admit(order, limits, (rules.lease_ms, rules.hold_ms, rejoin_ms), owner=rules.owner)
+        try:
+            return await self._ask(words, limits)
+        except BaseException as exc:  # the caller has left, or there was no answer: it may have been admitted
+            if not (isinstance(exc, RedisFailed) and exc.is_reply):
+                self._upkeep.undo(Open(order.request_id, limits.holder, limits.inflight is not None))
+            raise
+
+    async def _look(self, order: Order, limits: Entitlement, rejoin_ms: int) -> Verdict:
+        return await self._ask(redis_script.look(order, limits, rejoin_ms), limits)
 
     async def _ask(self, words: list[Word], limits: Entitlement) -> Verdict:
         verdict = redis_script.verdict_of(await self._upkeep.ask(words), limits)

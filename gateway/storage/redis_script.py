@@ -49,9 +49,9 @@ def admit(
     return ["admit", at_ms, *times_ms, *_asked(order, limits, owner)]
 
 
-def look(order: Order, limits: Entitlement, at_ms: int = 0) -> list[Word]:
+def look(order: Order, limits: Entitlement, rejoin_ms: int, at_ms: int = 0) -> list[Word]:
     """As `admit`, taking nothing."""
-    return ["look", at_ms, 0, 0, 0, *_asked(order, limits, "")]
+    return ["look", at_ms, 0, 0, rejoin_ms, *_asked(order, limits, "")]
 
 
 def _asked(order: Order, limits: Entitlement, owner: str) -> list[Word]:

@@ -226,7 +226,7 @@ class Twins(RuleBasedStateMachine):
         for mine in KEYS:
             limits = entitlement(mine, "s")
             theirs = redis_script.verdict_of(
-                self.script.step(redis_script.look(Order(mine, "x"), limits, self.now_ms)), limits
+                self.script.step(redis_script.look(Order(mine, "x"), limits, 0, self.now_ms)), limits
             )
             assert self.twin.standing(limits, self.now_ms) == theirs.standing
 

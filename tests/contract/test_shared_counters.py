@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from gateway.aio import Tasks
-from gateway.core.accounts import Budget
-from gateway.core.ports import Admitted, Draw, Order, Spent
+from gateway.core.accounts import Budget, Scope
+from gateway.core.ports import Admitted, Booked, Draw, Order, Spending, Spent
+from gateway.policy.entitlement import entitlement
+from gateway.policy.verdict import Open, Part
 from gateway.storage.memory import NoSpending
 from gateway.storage.redis_counters import RedisCounters
+from gateway.storage.redis_script import settle
 from gateway.storage.redis_upkeep import NOBODY, SharingRules
 from tests.support.books import USD, key
 from tests.support.redis import Redis, server
@@ -21,12 +25,24 @@ MINE = key("mine", budgets=(Budget("key", "total", USD),))
 SOON_S = 20.0
 
 
+class Ledger:
+    """What has been charged, long ago: by whose calls is told of those that are asked for."""
+
+    def __init__(self, **charged: int) -> None:
+        self.charged = charged
+
+    async def booked(self, scope: Scope, owner: str, since_ms: int, ids: Collection[str]) -> Booked:
+        return Booked(sum(self.charged.values()), 0, tuple(name for name in self.charged if name in ids))
+
+
 @asynccontextmanager
-async def process(redis: Redis) -> AsyncIterator[RedisCounters]:
+async def process(
+    redis: Redis, spending: Spending | None = None, rules: SharingRules = RULES
+) -> AsyncIterator[RedisCounters]:
     """What one process has of the counters."""
     tasks = Tasks(lambda name, exc: None)
     counters = RedisCounters(
-        redis.url, NoSpending(), RULES, tasks, clock_s=time.time, workers=2, observer=NOBODY
+        redis.url, spending or NoSpending(), rules, tasks, clock_s=time.time, workers=2, observer=NOBODY
     )  # fmt: skip
     await counters.start()
     yield counters
@@ -54,3 +70,20 @@ async def test_what_a_dead_process_holds_is_settled_when_redis_is_back() -> None
                 redis.thaw()
                 while living._upkeep.is_blind or await stands(living) != ("0.000001", "0.000000"):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
+
+
+async def test_who_looks_waits_for_what_is_told_again() -> None:
+    """Counters are lost, and limits are looked at before a process has told them again of a call that has been in the
+    ledger for long: it counts once."""
+    ledger = Ledger(r1=1_000)
+    (account,) = entitlement(MINE, None).accounts
+    told_again = settle(Open("r1", "mine", parts=(Part(account, 0, 0),), epoch=1), Spent(nano_usd=1_000))
+    with server() as redis:
+        async with process(redis, ledger, replace(RULES, rejoin_ms=1_500)) as looker, asyncio.timeout(SOON_S):
+            redis.flush()
+            looking = asyncio.create_task(stands(looker))
+            await asyncio.wait({looking}, timeout=0.3)  # it is to wait, so there is nothing else to be awaited
+            await looker._upkeep.ask(told_again)
+
+            assert await looking == ("0.000001", "0.000000")
+            assert await stands(looker) == ("0.000001", "0.000000")
