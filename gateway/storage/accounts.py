@@ -21,6 +21,7 @@ from gateway.storage.tables import keys, policies, tenants, tiers
 T = TypeVar("T")
 
 Chance = Callable[[int], bytes]
+EARLIER_MS = 86_400_000  # that the row of an earlier secret stays behind its end: calls by it may have to be cut later
 # What follows the key, and with it the secrets that stand in for it since it was rotated; a secret's own is the rest.
 SHARED = (
     "tier", "limits", "models", "region_preference", "prefer_batch", "budgets", "policy", "when_blind", "log_bodies",
@@ -204,8 +205,7 @@ class SqlAccounts:
             await connection.execute(update(keys).where(_with_earlier(key_id)).values(columns_of(new) | stamp))
             await connection.execute(update(keys).where(keys.c.id == key_id).values(columns_of(changes) | stamp))
             if (ends_ms := changes.get("expires_ms")) is not None:  # no secret of a key outlives it
-                late = (keys.c.rotated_from == key_id, keys.c.expires_ms > ends_ms)
-                await connection.execute(update(keys).where(*late).values(expires_ms=ends_ms))
+                await _end_earlier(connection, key_id, ends_ms)
             await write_audit(
                 connection, actor, "key.updated", key_id, tenant=found.tenant, at_ms=now_ms, details=changes
             )
@@ -215,8 +215,8 @@ class SqlAccounts:
 
     async def rotate_key(self, actor: Actor, key_id: str, overlap_ms: int) -> Secret:
         """
-        Give the key a new secret; the old one is taken for *overlap_ms* more. Both are the same key: what is spent by
-        either counts together.
+        Give the key a new secret; the old one is taken for *overlap_ms* more, and none before it for longer. All are
+        the same key: what is spent by any counts together.
 
         Raises:
             NotThere: As `create_key`.
@@ -232,11 +232,12 @@ class SqlAccounts:
             (old,) = await rows_of(connection, select(keys).where(keys.c.id == key_id))
             fresh = {"digest": digest_of(text), "last4": last4(text), "updated_ms": now_ms}
             await connection.execute(update(keys).where(keys.c.id == key_id).values(fresh))
-            await connection.execute(delete(keys).where(keys.c.rotated_from == key_id, keys.c.expires_ms <= now_ms))
-            if overlap_ms:
-                earlier = {"id": f"key_{self._chance(10).hex()}", "rotated_from": key_id}
-                until_ms = ends_ms if found.expires_ms is None else min(ends_ms, found.expires_ms)
-                await connection.execute(insert(keys).values({**old, **earlier, "expires_ms": until_ms}))
+            await _end_earlier(connection, key_id, ends_ms)
+            over = (keys.c.rotated_from == key_id, keys.c.expires_ms <= now_ms - EARLIER_MS)
+            await connection.execute(delete(keys).where(*over))
+            earlier = {"id": f"key_{self._chance(10).hex()}", "rotated_from": key_id}
+            until_ms = ends_ms if found.expires_ms is None else min(ends_ms, found.expires_ms)
+            await connection.execute(insert(keys).values({**old, **earlier, "expires_ms": until_ms}))
             await write_audit(
                 connection, actor, "key.rotated", key_id, tenant=found.tenant, at_ms=now_ms,
                 details={"overlap_ms": overlap_ms},
@@ -294,6 +295,12 @@ class SqlAccounts:
             )
             if not await rows_of(connection, known.with_for_update(read=True)):  # see `_tier_of`
                 raise BadTerms([("policy", f"there is no policy {fields['policy']}")])
+
+
+async def _end_earlier(connection: AsyncConnection, key_id: str, ends_ms: int) -> None:
+    """Let the earlier secrets of the key end at *ends_ms* at the latest."""
+    late = (keys.c.rotated_from == key_id, keys.c.expires_ms > ends_ms)
+    await connection.execute(update(keys).where(*late).values(expires_ms=ends_ms))
 
 
 def _with_earlier(key_id: str) -> Any:

@@ -17,7 +17,7 @@ from gateway.core.accounts import BadTerms, Budget, Key, Right
 from gateway.core.credentials import digest_of, is_well_formed
 from gateway.core.records import CLI, Actor, KeyDraft, NotThere, Secret, Taken
 from gateway.settings import FileTerms, TierEntry
-from gateway.storage.accounts import SqlAccounts
+from gateway.storage.accounts import EARLIER_MS, SqlAccounts
 from gateway.storage.database import Database
 from gateway.storage.migrations import upgrade
 from gateway.storage.sql_keys import AllKeys, SqlKeys, open_keys
@@ -289,13 +289,43 @@ async def test_rotated_by_two_at_once(bank: Bank) -> None:
     assert [key.id if key else None for key in found] == [made.key.id] * 5
 
 
+@pytest.mark.parametrize("overlap_ms", [0, 60_000])
+async def test_calls_of_an_old_secret_are_cut(bank: Bank, overlap_ms: int) -> None:
+    """A stream that began by a secret which has been rotated out since is cut like any other of its key."""
+    await bank.tenant()
+    made = await bank.make()
+    elsewhere = bank.another()
+    await elsewhere.find(made.text)
+    await bank.accounts.rotate_key(CLI, made.key.id, overlap_ms)
+    bank.clock.ms += overlap_ms + 1000
+    await bank.accounts.rotate_key(CLI, made.key.id, 0)
+    await bank.accounts.revoke_key(CLI, made.key.id, now=True)
+    bank.clock.ms += 1000
+    elsewhere.cut([made.key.id])  # reads it again
+    await bank.tasks.drain(5)
+
+    assert elsewhere.cut([made.key.id]) == {made.key.id}
+
+
+async def test_an_overlap_ends_with_a_shorter_one(bank: Bank) -> None:
+    """Whoever rotates without an overlap is rid of every earlier secret, also of one whose own has not ended."""
+    await bank.tenant()
+    made = await bank.make()
+    second = await bank.accounts.rotate_key(CLI, made.key.id, 3_600_000)
+    third = await bank.accounts.rotate_key(CLI, made.key.id, 0)
+
+    found = [await bank.find(secret) for secret in (made, second, third)]
+
+    assert [key is not None for key in found] == [False, False, True]
+
+
 async def test_old_secrets_go(bank: Bank) -> None:
-    """Earlier secrets whose time is over are taken away when the key is rotated again."""
+    """Earlier secrets whose time has long been over are taken away when the key is rotated again."""
     await bank.tenant()
     made = await bank.make()
     for _ in range(3):
         await bank.accounts.rotate_key(CLI, made.key.id, 1000)
-        bank.clock.ms += 1000
+        bank.clock.ms += 1000 + EARLIER_MS
 
     assert len(await bank.rows(select(keys))) == 2
 
