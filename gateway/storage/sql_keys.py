@@ -60,7 +60,7 @@ class SqlKeys:
         its limits it would have none."""
         if (row["revoked_ms"] is not None and not row["revoked_now"]) or row["disabled_ms"] is not None:
             return None
-        key_id = row["id"]
+        key_id = row["rotated_from"] or row["id"]  # an earlier secret's own id is known to nobody
         try:
             key = key_of(row, self.terms)
         except BadTerms as exc:

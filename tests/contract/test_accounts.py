@@ -165,6 +165,18 @@ async def test_no_tier(bank: Bank, limits: dict[str, Any] | None) -> None:
     assert [key_id for key_id, _ in bank.unusable] == [made.key.id]
 
 
+async def test_no_tier_of_an_earlier_secret(bank: Bank) -> None:
+    """Told is the id of its key, which is the only one that anybody knows."""
+    await bank.change(insert(tiers).values(name="gone", limits={}, created_ms=1, updated_ms=1))
+    await bank.tenant(tier="gone")
+    made = await bank.make()
+    await bank.accounts.rotate_key(CLI, made.key.id, 60_000)
+    await bank.change(delete(tiers))
+
+    assert await bank.find(made) is None
+    assert [key_id for key_id, _ in bank.unusable] == [made.key.id]
+
+
 async def test_disabled_tenant(bank: Bank) -> None:
     """The keys of a disabled tenant are unknown until it is enabled."""
     await bank.tenant()
