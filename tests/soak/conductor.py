@@ -52,7 +52,7 @@ class Stage:
     Everything that runs; `database` and `redis` are None where the gateway has none beside it.
 
     Attributes:
-        loses_s: See `Evidence`.
+        has_journal_in_redis: See `Evidence`.
     """
 
     provider: ProviderProcess
@@ -62,7 +62,7 @@ class Stage:
     config: Path
     database: Database | None = None
     redis: Redis | None = None
-    loses_s: float = 0.0
+    has_journal_in_redis: bool = False
     acts: dict[Kind, Callable[[float], Awaitable[None]]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +138,8 @@ async def soak(order: Order, stage: Stage) -> Soaked:
         books=await read_books(stage.database_url),
         kills_s=stage.service.kills_s,
         budgets=stage.budgets(),
-        loses_s=stage.loses_s,
+        has_journal_in_redis=stage.has_journal_in_redis,
+        outages_s=stage.service.outages_s,
     )
     return Soaked(evidence, rest, time.monotonic() - begun_s, stage.service.problems, disturbing.result())
 

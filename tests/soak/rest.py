@@ -84,8 +84,7 @@ def judge_rest(rest: Rest, verdict: Verdict) -> None:
     for name, count in rest.left.items():
         if count:
             verdict.blame("left behind", name, count)
-    # Counters have heard of calls that were lost on their way to the journal.
-    if rest.verified is not None and rest.verified[0] and not verdict.lost:
+    if rest.verified is not None and rest.verified[0]:
         verdict.blame("ledger verify", "-", rest.verified)
     verdict.figures["seconds until all was settled"] = round(rest.quiet_s, 1)
     if rest.memory is not None:

@@ -229,32 +229,18 @@ def test_killed() -> None:
     assert str(verdict.figures["killed, events behind"]) == BEHIND
 
 
-VOIDED = altered(
-    CHARGES[0], state="voided", basis="none", provider_model=None, outcome="interrupted", prompt_tokens=0,
-    cached_tokens=0, completion_tokens=0, weighted_tokens=0, cost_nano_usd=0,
-)  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    ("loses_s", "kill_s", "wrong"),
-    [
-        (0.5, 100.3, set()),
-        (0.0, 100.3, {"missing", "told and charged differ"}),
-        (0.5, 100.6, {"missing", "told and charged differ"}),
-        (0.5, 99.9, {"missing", "told and charged differ"}),
-    ],
-)
-def test_lost(loses_s: float, kill_s: float, wrong: set[str]) -> None:
-    """Of an attempt nothing may be on record where the journal is on its way somewhere, and just before a kill."""
-    books = Books((VOIDED, *CHARGES[1:], *COSTS[1:]), (trace(WHOLE, VOIDED), *TRACES[1:]))
-    evidence = replace(GOOD, books=books, kills_s=(kill_s,), loses_s=loses_s)
+    ("sent_s", "wrong"),
+    [(99.5, {"refused with the journal there"}), (100.1, set()), (103.2, set()),
+     (103.3, {"refused with the journal there"})],
+)  # fmt: skip
+def test_refused(sent_s: float, wrong: set[str]) -> None:
+    """A call is refused for the journal while that is away, and for a moment after."""
+    refused = Told("refused", sent_s, sent_s + 0.1, "refused", 503, code="ledger_unavailable")
+    evidence = replace(GOOD, told=(*TOLD, refused), outages_s=(("redis", 100.0, 103.0),))
 
-    verdict = judge(evidence)
-    judge_rest(Rest(verified=(1, "mismatch 1")), verdict)
-
-    offences = {offence.rule for offence in verdict.offences} - {"session"}
-    assert offences == wrong | ({"ledger verify"} if wrong else set())
-    assert verdict.figures["lost with their process"] == (0 if wrong else 1)
+    assert rules(replace(evidence, has_journal_in_redis=True)) == wrong
+    assert rules(evidence) == {"refused with the journal there"}
 
 
 def test_corrected() -> None:

@@ -23,8 +23,9 @@ from .world import price_nano_usd, weigh
 # provider and its neighbours. 38 ms were seen where a call was cut and 84 where a process was killed, among 25 kills on
 # a machine with four times as much to do as it could, and 250 on one with eight times as much.
 CUT_WINDOW_MS = KILLED_WINDOW_MS = 500
-# Of a process whose progress reaches its journal with a lease's renewal, each 1 to 2 s (reliability, 5.4).
-RENEWED_WINDOW_MS = 3_000
+# Of a process whose progress reaches its journal with a lease's renewal, each second (reliability, 5.4, has 1 to 2).
+RENEWED_WINDOW_MS = 1_000 + 2 * KILLED_WINDOW_MS
+BACK_S = 0.25  # from the end of an outage until calls pass: a round trip, on a machine that wakes up as a whole
 _AMOUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
 RECONCILED_S = 60.0  # reliability C1
 CUT_MEAN, KILLED_MEAN = 2.0, 4.0  # events at a model's pace, by G4
@@ -52,8 +53,8 @@ class Evidence:
     Attributes:
         kills_s: When a process was killed, by the clock of `Told.sent_s`.
         budgets: Nano-USD that a key may spend, by its id.
-        loses_s: How long before a kill an attempt may have begun of which nothing came to be on record: with a journal
-            in Redis what a process writes is on its way there, and is lost with it; one on disk has it at once.
+        has_journal_in_redis: Whether progress reaches the journal with its renewals; on disk it is there at once.
+        outages_s: When a store was away: its name, and epoch seconds of the begin and the end.
     """
 
     visits: Mapping[str, Visit]
@@ -62,7 +63,8 @@ class Evidence:
     books: Books
     kills_s: Sequence[float] = ()
     budgets: Mapping[str, int] = field(default_factory=dict)
-    loses_s: float = 0.0
+    has_journal_in_redis: bool = False
+    outages_s: Sequence[tuple[str, float, float]] = ()
 
 
 @dataclass(slots=True)
@@ -150,16 +152,10 @@ class Account:
 
 @dataclass(slots=True)
 class Verdict:
-    """
-    What came of it: figures by name, in the order in which they are to be read, and everything that is wrong.
-
-    Attributes:
-        lost: Calls of which an attempt was lost with its process, as `Evidence.loses_s` has it.
-    """
+    """What came of it: figures by name, in the order in which they are to be read, and everything that is wrong."""
 
     figures: dict[str, object] = field(default_factory=dict)
     offences: list[Offence] = field(default_factory=list)
-    lost: set[str] = field(default_factory=set)
 
     def blame(self, rule: str, marker: str, detail: object = "") -> None:
         self.offences.append(Offence(rule, marker, str(detail)))
@@ -172,7 +168,7 @@ def judge(evidence: Evidence) -> Verdict:
     accounts = _accounts(evidence, verdict)
     told = _told_by_marker(evidence.told)
     cut = Gap(CUT_WINDOW_MS, CUT_MEAN)
-    killed = Gap(RENEWED_WINDOW_MS, inf) if evidence.loses_s else Gap(KILLED_WINDOW_MS, KILLED_MEAN)
+    killed = Gap(RENEWED_WINDOW_MS, inf) if evidence.has_journal_in_redis else Gap(KILLED_WINDOW_MS, KILLED_MEAN)
     gaps, exact = Gaps(evidence.kills_s, cut, killed), 0
     for marker in {**attempts, **accounts}:
         visit = evidence.visits.get(marker)
@@ -181,7 +177,6 @@ def judge(evidence: Evidence) -> Verdict:
             continue
         mine = accounts.get(marker, [])
         seen = sorted(attempts.get(marker, ()), key=lambda attempt: attempt.arrived_s)
-        seen = _without_lost(marker, mine, seen, evidence, verdict)
         for account, pairs in _matched(marker, mine, seen, verdict):
             _judge_account(visit, account, verdict)
             exact += _judge_tokens(visit, account, pairs, verdict, gaps)
@@ -201,7 +196,6 @@ def judge(evidence: Evidence) -> Verdict:
         "attempts seen by the provider": len(evidence.attempts),
         "attempts in the ledger": sum(row.kind == "cost" for row in evidence.books.ledger),
         "missing": sum(offence.rule == "missing" for offence in verdict.offences),
-        "lost with their process": len(verdict.lost),
         "extra": sum(offence.rule == "extra" for offence in verdict.offences),
         "charges": len(rows),
         "exact to the token and nano-USD": exact,
@@ -244,19 +238,6 @@ def _told_by_marker(told: Sequence[Told]) -> dict[str, list[Told]]:
     for answer in told:
         out[answer.marker].append(answer)
     return dict(out)
-
-
-def _without_lost(
-    marker: str, accounts: list[Account], seen: list[Attempt], evidence: Evidence, verdict: Verdict
-) -> list[Attempt]:  # fmt: skip
-    """*seen* without what may be missing: no more than is, and nothing but what had begun just before a kill."""
-    missing = len(seen) - sum(len(account.costs) for account in accounts)
-    doomed = [one for one in seen if any(0 <= at_s - one.arrived_s <= evidence.loses_s for at_s in evidence.kills_s)]
-    if missing <= 0 or len(doomed) < missing:
-        return seen
-    verdict.lost.add(marker)
-    lost = doomed[-missing:]
-    return [one for one in seen if one not in lost]
 
 
 def _matched(
@@ -369,21 +350,19 @@ def _judge_told(
     for answer in answers:
         if not answer.is_own:
             verdict.blame("another call's answer", marker, answer)
+        if answer.code == "ledger_unavailable" and not _is_away(answer, evidence):
+            verdict.blame("refused with the journal there", marker, answer)
         if answer.seen == "lost" and answer.status and not _killed(answer, evidence.kills_s):
             verdict.blame("no end", marker, answer)
         if answer.seen != "whole" or answer.cost_nano_usd is None:
             continue
-        if marker in verdict.lost and sum(row.cost_nano_usd for row in charges) <= answer.cost_nano_usd:
-            continue
-        if not any(_agrees(account.net, answer.cost_nano_usd, evidence) for account in accounts if account.charges):
+        if not any(account.net.cost_nano_usd == answer.cost_nano_usd for account in accounts if account.charges):
             verdict.blame("told and charged differ", marker, f"{answer} {charges}")
 
 
-def _agrees(charge: Row, told_nano_usd: int, evidence: Evidence) -> bool:
-    """A charge is what was told; where a journal is behind, one that had to be reconciled is of what was known then."""
-    if evidence.loses_s and charge.state == "reconciled":
-        return charge.cost_nano_usd <= told_nano_usd
-    return charge.cost_nano_usd == told_nano_usd
+def _is_away(answer: Told, evidence: Evidence) -> bool:
+    away_s = [span for name, *span in evidence.outages_s if name == "redis" and evidence.has_journal_in_redis]
+    return any(begin_s <= answer.over_s and answer.sent_s <= end_s + BACK_S for begin_s, end_s in away_s)
 
 
 def _killed(answer: Told, kills_s: Sequence[float]) -> bool:
