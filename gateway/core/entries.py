@@ -271,13 +271,46 @@ def _us(span_ms: float | None) -> int | None:
     return None if span_ms is None else int(span_ms * 1000 + 0.5)
 
 
-def session_rows(traces: Iterable[TraceRow]) -> list[SessionRow]:
-    """What *traces* add to their sessions, in the order of the table's key: two writers never wait for each other."""
+class Guessed(Struct, frozen=True, gc=False):
+    """What a trace had added to its session that was drawn up in its process's absence, before its own word came."""
+
+    request_id: str
+    outcome: str
+    prompt_tokens: int
+    completion_tokens: int
+    weighted_tokens: int
+    cost_nano_usd: int
+
+
+def session_rows(traces: Iterable[TraceRow], instead_of: Iterable[Guessed] = ()) -> list[SessionRow]:
+    """
+    What *traces* add to their sessions, in the order of the table's key: two writers never wait for each other.
+
+    Args:
+        instead_of: What some of them take the place of.
+    """
     groups: dict[tuple[str, str], list[TraceRow]] = {}
     for trace in traces:
         if trace.session_id:
             groups.setdefault((trace.tenant, trace.session_id), []).append(trace)
-    return [_session(group) for _, group in sorted(groups.items())]
+    before = {guessed.request_id: guessed for guessed in instead_of}
+    return [_without(_session(group), group, before) for _, group in sorted(groups.items())]
+
+
+def _without(row: SessionRow, traces: Iterable[TraceRow], before: Mapping[str, Guessed]) -> SessionRow:
+    """*row* of *traces* less what was there of them *before*."""
+    gone = [before[trace.request_id] for trace in traces if trace.request_id in before]
+    if not gone:
+        return row
+    return replace(
+        row,
+        requests=row.requests - len(gone),
+        failed=row.failed - sum(guessed.outcome in FAILED for guessed in gone),
+        prompt_tokens=row.prompt_tokens - sum(guessed.prompt_tokens for guessed in gone),
+        completion_tokens=row.completion_tokens - sum(guessed.completion_tokens for guessed in gone),
+        weighted_tokens=row.weighted_tokens - sum(guessed.weighted_tokens for guessed in gone),
+        cost_nano_usd=row.cost_nano_usd - sum(guessed.cost_nano_usd for guessed in gone),
+    )
 
 
 def _session(traces: list[TraceRow]) -> SessionRow:

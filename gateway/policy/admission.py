@@ -8,7 +8,7 @@ atomic, time is epoch milliseconds and passed in, money is whole nano-USD.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -79,6 +79,13 @@ class Hold(Struct, frozen=True, gc=False):
     is_told_again: bool = False
 
 
+class _Guess(Struct, frozen=True, gc=False):
+    """What another process has booked for a request whose own seemed to be dead."""
+
+    parts: tuple[Part, ...]
+    expires_ms: int
+
+
 class Admission:
     """
     All counters of one process.
@@ -100,10 +107,12 @@ class Admission:
         self._leases: dict[str, dict[str, int]] = {}
         self._accounts: OrderedDict[str, Tally] = OrderedDict()
         self._holds: dict[str, Hold] = {}
+        self._guesses: dict[str, _Guess] = {}
 
     def __len__(self) -> int:
         """Entries held: what bounds of memory are about."""
-        return len(self._rates) + len(self._tokens) + len(self._leases) + len(self._accounts) + len(self._holds)
+        counted = len(self._rates) + len(self._tokens) + len(self._leases) + len(self._accounts)
+        return counted + len(self._holds) + len(self._guesses)
 
     def admit(self, order: Order, limits: Entitlement, now_ms: int) -> Verdict:
         """Take all that *order* needs, or nothing."""
@@ -127,14 +136,22 @@ class Admission:
         Give back what a request holds and book what it has *spent*; a second call changes nothing.
 
         Where the counters of its admission are lost it is booked all the same, once; without a hold in its own epoch it
-        has been settled.
+        has been settled. By its id alone it is settled by another process, which has taken its own for dead: should
+        that have a word to say yet, this takes the place of what was guessed.
         """
-        hold = self._holds.pop(open_.request_id, None)
+        hold, guess = self._holds.pop(open_.request_id, None), self._taken_guess(open_.request_id, now_ms)
         if open_.has_place or hold is not None:
             self._release(open_.request_id, open_.holder or (hold.holder if hold else ""))
         if hold is not None:
             self._reconcile(hold, spent)
-            self._close(open_.request_id, hold, spent, now_ms)
+            self._close(open_.request_id, hold, spent, now_ms, guess)
+            self._note_guess(open_, hold.parts, spent, now_ms)
+        elif guess:
+            for part in guess:
+                one = self._accounts.get(part.account.name)
+                if one is not None and one.period == part.period:
+                    _book_for(one, open_.request_id, _share_of(spent, part), now_ms, part)
+            self._note_guess(open_, tuple(guess), spent, now_ms)
         elif open_.epoch != self.epoch:
             for part in open_.parts:
                 one = self._at(part.account, now_ms)
@@ -190,7 +207,9 @@ class Admission:
         """Settle, at what they held, the holds that nobody has renewed; forget ids that nobody settles any more."""
         for request_id, hold in [(name, hold) for name, hold in self._holds.items() if hold.expires_ms <= now_ms]:
             del self._holds[request_id]
-            self._close(request_id, hold, None, now_ms)
+            self._close(request_id, hold, None, now_ms, self._taken_guess(request_id, now_ms))
+        for request_id in [name for name, guess in self._guesses.items() if guess.expires_ms <= now_ms]:
+            del self._guesses[request_id]
         for one in self._accounts.values():
             if one.done:
                 one.done = {name: until_ms for name, until_ms in one.done.items() if until_ms > now_ms}
@@ -206,6 +225,7 @@ class Admission:
         self.epoch, self.born_ms = epoch, now_ms
         self._accounts.clear()
         self._holds.clear()
+        self._guesses.clear()
 
     def standing(self, limits: Entitlement, now_ms: int) -> Standing:
         """Where *limits* stand at *now_ms*; nothing is taken."""
@@ -275,13 +295,27 @@ class Admission:
             if not running:
                 del self._leases[holder]
 
-    def _close(self, request_id: str, hold: Hold, spent: Spent | None, now_ms: int) -> None:
-        """Book what was *spent*, or where that is not known what was held."""
+    def _taken_guess(self, request_id: str, now_ms: int) -> Sequence[Part]:
+        guess = self._guesses.pop(request_id, None)
+        return guess.parts if guess is not None and guess.expires_ms > now_ms else ()
+
+    def _note_guess(self, open_: Open, parts: tuple[Part, ...], spent: Spent, now_ms: int) -> None:
+        """Keep what was booked by a process that is not the request's own."""
+        if parts and not open_.has_place and not open_.parts:
+            booked = tuple([replace(part, amount=_share_of(spent, part)) for part in parts])
+            self._guesses[open_.request_id] = _Guess(booked, now_ms + DONE_MS)
+
+    def _close(
+        self, request_id: str, hold: Hold, spent: Spent | None, now_ms: int, guess: Sequence[Part]
+    ) -> None:  # fmt: skip
+        """Book what was *spent*, or where that is not known what was held, in place of a *guess*."""
+        before = {(part.account.name, part.period): part for part in guess}
         for part in hold.parts:
             one = self._accounts.get(part.account.name)
             if one is not None and one.period == part.period:
                 one.held -= part.amount
-                _book(one, request_id, part.amount if spent is None else _share_of(spent, part), now_ms)
+                amount = part.amount if spent is None else _share_of(spent, part)
+                _book_for(one, request_id, amount, now_ms, before.get((part.account.name, part.period)))
                 if hold.is_told_again and one.is_loaded:  # a second settlement would not find it in its own epoch
                     one.done[request_id] = now_ms + DONE_MS
 
@@ -316,6 +350,14 @@ def _book(one: Tally, request_id: str, amount: int, now_ms: int) -> None:
         one.pending[request_id] = amount
     elif one.done.get(request_id, 0) <= now_ms:
         one.used += amount
+
+
+def _book_for(one: Tally, request_id: str, amount: int, now_ms: int, guess: Part | None) -> None:
+    """Book *amount*, in place of what was guessed if anything was."""
+    if guess is not None and one.is_loaded:
+        one.used = max(0, one.used + amount - guess.amount)
+    else:
+        _book(one, request_id, amount, now_ms)
 
 
 def _share_of(spent: Spent, part: Part) -> int:

@@ -134,14 +134,56 @@ local function taken_hold(request)
   return lines_of(text)
 end
 
+-- Guesses: what another process has booked for a request whose own seemed to be dead, until that has a word to say.
+-- In lines: name, period, is_money, amount of each account.
+local function guess_key(request)
+  return PREFIX .. 'guess:' .. epoch .. ':' .. request
+end
+
+local function taken_guess(request)
+  local text = call('GET', guess_key(request))
+  if not text then return {} end
+  call('DEL', guess_key(request))
+  return lines_of(text)
+end
+
+local function guessed(guess, one, name)
+  for at = 1, #guess, 4 do
+    if guess[at] == name and tonumber(guess[at + 1]) == one.period then return tonumber(guess[at + 3]) end
+  end
+  return nil
+end
+
+-- *amount* in place of what was guessed, if anything was.
+local function book_for(one, name, request, amount, guess)
+  local before = guessed(guess, one, name)
+  if before and one.loaded then
+    one.used = max(0, one.used + amount - before)
+  else
+    book(one, request, amount)
+  end
+end
+
+-- *fields* from *first* on are accounts by four: of a hold, or of an earlier guess.
+local function note_guess(request, fields, first, spent)
+  local lines = {}
+  for at = first, #fields, 4 do
+    lines[#lines + 1] = fields[at]
+    lines[#lines + 1] = fields[at + 1]
+    lines[#lines + 1] = fields[at + 2]
+    lines[#lines + 1] = whole(spent[fields[at + 2]])
+  end
+  if #lines > 0 then call('SET', guess_key(request), table.concat(lines, '\n'), 'PX', DONE) end
+end
+
 -- Books *spent*, or where there is none what was held.
-local function close_hold(request, fields, spent)
+local function close_hold(request, fields, spent, guess)
   for at = 5, #fields, 4 do
     local one = stored(fields[at])
     if one and one.period == tonumber(fields[at + 1]) then
       local held = tonumber(fields[at + 3])
       one.held = one.held - held
-      book(one, request, spent and spent[fields[at + 2]] or held)
+      book_for(one, fields[at], request, spent and spent[fields[at + 2]] or held, guess)
       -- a second settlement would not find it in its own epoch
       if fields[2] == 'again' and one.loaded then note_done(one, request) end
       write(one)
@@ -284,9 +326,10 @@ local function admit()
 end
 
 -- ARGV: request, holder or "", tokens, nano-USD, weighted tokens, epoch of admission; name, period, its number and
--- is_money of each account.
+-- is_money of each account. Without holder and accounts it is the word of another process.
 local function settle()
   local request, holder = ARGV[3], ARGV[4]
+  local guess, is_own = taken_guess(ARGV[3]), ARGV[4] ~= '' or #ARGV > 8
   local spent = {['1'] = tonumber(ARGV[6]), ['0'] = tonumber(ARGV[7])}
   if holder ~= '' then call('ZREM', PREFIX .. 'running:' .. holder, request) end
   local fields = taken_hold(request)
@@ -300,7 +343,17 @@ local function settle()
         call('HSET', key, 'tokens', whole(max(0, tonumber(f[2]) + tonumber(ARGV[5]) - reserved)))
       end
     end
-    close_hold(request, fields, spent)
+    close_hold(request, fields, spent, guess)
+    if not is_own then note_guess(request, fields, 5, spent) end
+  elseif #guess > 0 then
+    for at = 1, #guess, 4 do
+      local one = stored(guess[at])
+      if one and one.period == tonumber(guess[at + 1]) then
+        book_for(one, guess[at], request, spent[guess[at + 2]], guess)
+        write(one)
+      end
+    end
+    if not is_own then note_guess(request, guess, 1, spent) end
   elseif ARGV[8] ~= epoch then
     for at = 9, #ARGV, 4 do
       local one = tally(ARGV[at], ARGV[at + 1])
@@ -403,7 +456,7 @@ local function tick()
   call('PEXPIRE', KEYS[1], DAY)
   for _, request in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'open', '-inf', whole(now), 'LIMIT', 0, SWEPT)) do
     local fields = taken_hold(request)
-    if fields then close_hold(request, fields, nil) end
+    if fields then close_hold(request, fields, nil, taken_guess(request)) end
   end
   return {epoch, whole(born), whole(now)}
 end

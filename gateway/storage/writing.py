@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.entries import (
@@ -18,6 +18,7 @@ from gateway.core.entries import (
     CHARGE,
     CORRECTION,
     Booked,
+    Guessed,
     LedgerRow,
     SessionRow,
     TraceRow,
@@ -26,6 +27,7 @@ from gateway.core.entries import (
     session_rows,
     trace_row,
 )
+from gateway.core.journal import CRASH
 from gateway.core.receipt import Receipt
 from gateway.storage.database import Database
 from gateway.storage.inserting import Insert
@@ -109,15 +111,18 @@ class BookWriter:
         marks: Sequence[TraceRow],
         words: Container[str],
     ) -> None:
+        guessed: list[Guessed] = []
         if rows:
             fresh = {request_id for request_id, kind in await _LEDGER.add(connection, rows) if kind == CHARGE}
             charges = [row for row in rows if row.kind == CHARGE]
             late = [row for row in charges if row.request_id in words and row.request_id not in fresh]
             if late:
                 await self._correct(connection, late)
+                guessed = await self._take_guesses(connection, [row.request_id for row in late])
         if marks:
             new = await _TRACES.add(connection, marks)
-            await _SESSIONS.add(connection, session_rows(mark for mark in marks if (mark.request_id,) in new))
+            added = [mark for mark in marks if (mark.request_id,) in new]
+            await _SESSIONS.add(connection, session_rows(added, guessed))
 
     async def _correct(self, connection: AsyncConnection, late: Sequence[LedgerRow]) -> None:
         """A process's own word on what was reconciled in its absence: the difference, as rows of their own."""
@@ -131,6 +136,13 @@ class BookWriter:
             booked.setdefault(request_id, []).append(Booked(attempt, state, tuple(amounts)))
         corrections = [row for one in late if (row := correction(one, booked.get(one.request_id, [])))]
         await _LEDGER.add(connection, corrections)
+
+    async def _take_guesses(self, connection: AsyncConnection, ids: Sequence[str]) -> list[Guessed]:
+        """Make room for the traces of *ids*, where those that are there were drawn up in their process's absence."""
+        columns = [traces.c[name] for name in Guessed.__struct_fields__]
+        theirs = traces.c.request_id.in_(ids), traces.c.note == CRASH
+        found = await connection.execute(delete(traces).where(*theirs).returning(*columns))
+        return [Guessed(*row) for row in found]
 
 
 def _one_each(entries: Iterable[Entry]) -> list[Entry]:

@@ -100,6 +100,42 @@ async def test_corrections(tabled: Database) -> None:
     ]
 
 
+async def test_a_correction_is_everywhere(tabled: Database) -> None:
+    """The trace is the process's own from then on, and its session has what that says, once."""
+    guess = reconcile(
+        Open(Admitted(admission("r1", session_id="s")), {0: 1}), Progress((1,), 4), bill_interrupted=True, now_ms=NOW_MS
+    )
+    own = ended("r1", Usage(11, 22), 41_000, session_id="s")
+    await writer(tabled).write(entries(guess, ended("r0", session_id="s")))
+    before = await table(tabled, "sessions", "requests, failed, completion_tokens, cost_nano_usd")
+
+    for _ in range(2):
+        await writer(tabled).write(entries(own))
+        await writer(tabled).write(entries(guess))
+
+    assert before == [(2, 1, 26, 64_000)]
+    assert await table(tabled, "traces", "request_id, outcome, completion_tokens, cost_nano_usd") == [
+        ("r0", "completed", 22, 41_000),
+        ("r1", "completed", 22, 41_000),
+    ]
+    assert await table(tabled, "sessions", "requests, failed, completion_tokens, cost_nano_usd") == [(2, 0, 44, 82_000)]
+
+
+async def test_nothing_voided_stays_void(tabled: Database) -> None:
+    """Taken for never sent, a call has its attempts and its charge as soon as its process says so."""
+    void = reconcile(Open(Admitted(admission("r1"))), None, bill_interrupted=True, now_ms=NOW_MS)
+    await writer(tabled).write(entries(void))
+
+    await writer(tabled).write(entries(ended("r1", Usage(11, 22), 41_000)))
+
+    rows = await table(tabled, "ledger", "kind, attempt, state, cost_nano_usd")
+    assert rows == [
+        ("charge", -1, "voided", 0), ("correction", -1, "settled", 41_000),
+        ("cost", 0, "settled", 0), ("cost", 1, "settled", 41_000),
+    ]  # fmt: skip
+    assert await table(tabled, "traces", "request_id, outcome") == [("r1", "completed")]
+
+
 async def test_the_first_word_stands(tabled: Database) -> None:
     """A reconciliation that comes too late changes nothing, and neither does a second word of the same process."""
     await writer(tabled).write(entries(ended("r1")))

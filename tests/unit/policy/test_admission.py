@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -74,6 +75,39 @@ def test_settling_twice_changes_nothing() -> None:
         desk.settle(open_, 25)
 
     assert desk.stands(POOR) == (25, 0)
+
+
+@pytest.mark.parametrize("is_held_again", [False, True])
+@pytest.mark.parametrize("guesses", [(0,), (12,), (40,), (5, 30)])
+def test_a_process_that_was_taken_for_dead_has_the_last_word(guesses: Sequence[int], is_held_again: bool) -> None:
+    """What it says takes the place of what was booked for it meanwhile; later words change nothing."""
+    desk = Desk()
+    _, open_ = desk.admit(POOR, 40)
+
+    for guess in guesses:
+        desk.settle(Open(open_.request_id), guess)
+    there = desk.stands(POOR)
+    if is_held_again:
+        desk.machine.register(open_, desk.now_ms)
+    for _ in range(2):
+        desk.settle(open_, 25)
+    desk.settle(Open(open_.request_id), 7)
+
+    assert there == (guesses[-1], 0)
+    assert desk.stands(POOR) == (25, 0)
+
+
+def test_guesses_are_forgotten_in_time() -> None:
+    """Nobody comes back after an hour."""
+    desk = Desk()
+    _, open_ = desk.admit(POOR, 40)
+    desk.settle(Open(open_.request_id), 12)
+    before = len(desk.machine)
+
+    desk.now_ms += DONE_MS
+    desk.machine.sweep(desk.now_ms)
+
+    assert before - len(desk.machine) == 1
 
 
 @pytest.mark.parametrize(
