@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.acts import status
+from tests.support.acts import Pause, status
 from tests.support.client import Stream
 from tests.support.config import standard
 from tests.support.frames import chat
@@ -131,6 +131,41 @@ async def test_killed_in_a_stream(books: Ledger) -> None:
     assert [(row["failure_reason"], row["user"]) for row in books.rows("traces")] == [("crash", "u-1")]
     assert [(row["session_id"], row["cost_nano_usd"]) for row in books.rows("sessions")] == [("s-1", 42_500)]
     assert books.journals == []
+
+
+async def test_a_process_that_stood_still(tmp_path: Path, redis: Redis) -> None:
+    """Taken for dead with a call under way, it goes on with that, and what it says of it is what counts in the end."""
+    books = Ledger(tmp_path, redis.url)
+    async with FakeProvider() as provider:
+        provider.script("m", [R(), T("One "), T("two"), Pause(4_000), T(" three"), FIN(), U(5, 9), DONE])
+        config = standard(provider.base_url, stream={"idle_s": 60}, **books.sections)
+        async with (
+            Gateway(config) as gateway,
+            gateway.client(anoman_session_id="s-1").stream(CHAT, chat("m", user="u-1")) as stream,
+        ):
+            await told(stream, b"two")
+            await books.has_progress()
+            gateway.signal(signal.SIGSTOP)
+            try:
+                redis.command("DEL", *[key for key in redis.keys() if key.endswith(":lease")])  # as after 15 s
+                async with Gateway(config) as other:
+                    await other.logged("ledger.adopted", within_s=20)
+            finally:
+                gateway.signal(signal.SIGCONT)
+            guess = books.rows("ledger", "kind = 'charge'")
+            await told(stream, b"[DONE]")
+            await books.until("ledger", lambda rows: any(row["kind"] == "correction" for row in rows))
+
+    ledger = books.rows("ledger", "kind <> 'cost'")
+    assert [(row["state"], row["completion_tokens"]) for row in guess] == [("reconciled", 2)]
+    assert [(row["kind"], row["state"], row["completion_tokens"]) for row in ledger] == [
+        ("charge", "reconciled", 2),
+        ("correction", "settled", 7),
+    ]
+    assert [(row["outcome"], row["completion_tokens"]) for row in books.rows("traces")] == [("completed", 9)]
+    totals = [(row["requests"], row["failed"], row["completion_tokens"]) for row in books.rows("sessions")]
+    assert totals == [(1, 0, 9)]
+    assert [key for key in redis.keys() if key.startswith("anoman:")] == []
 
 
 async def test_what_was_spent_before_a_kill_is_spent(tmp_path: Path) -> None:
