@@ -212,6 +212,7 @@ class App:
             blind=lambda reason: log.warning(events.LIMITS_BLIND, reason=clean(reason)),
             sees=self._sees_again,
             failed=self._metrics.limits_failed,
+            displaced=lambda key, new_key: log.error(events.LIMITS_DISPLACED, key=key, new_key=new_key),
         )
         return Watchers(self._storage_changed, self._key_unusable, observer)
 

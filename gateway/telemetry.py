@@ -86,6 +86,11 @@ LIMITS_BLIND = _event(
     "a budget bounds are refused ([limits.md](limits.md)).",
 )
 LIMITS_SHARED = _event("limits.shared", "info", "It answers again; `blind_s` is for how long it did not.")
+LIMITS_DISPLACED = _event(
+    "limits.displaced",
+    "error",
+    "Under a key of the shared limits was something else; that has another name now, and counters are loaded anew.",
+)
 STORAGE_UNPREPARED = _event(
     "storage.unprepared", "error", "The database has not the tables of this version; keys of the file are served."
 )

@@ -17,6 +17,7 @@ from gateway.aio import Tasks
 from gateway.core.ports import Spent
 from gateway.policy.verdict import Open
 from gateway.storage import redis_script
+from gateway.storage.redis_clearing import WRONG_TYPE, clear
 from gateway.storage.redis_link import Link, RedisFailed, Word, open_link
 
 TICK_S = 2.0  # between two looks at the epoch: well within the default of `rejoin_s`
@@ -63,11 +64,13 @@ class Observer:
     Attributes:
         blind: Redis does not answer, and why; `sees` that it does again, and after how many seconds.
         failed: A command failed, by the first word of the reply or `timeout` or `lost`.
+        displaced: Under a name of the counters was something else, and the name that this has now.
     """
 
     blind: Callable[[str], None] = lambda reason: None
     sees: Callable[[float], None] = lambda seconds: None
     failed: Callable[[str], None] = lambda code: None
+    displaced: Callable[[str, str], None] = lambda key, new_key: None
 
 
 NOBODY = Observer()
@@ -95,6 +98,7 @@ class Upkeep:
         self._epoch = 0
         self._is_stale = False  # another epoch was seen, and what this process holds is not known there
         self._strikes, self._struck_s = 0, 0.0
+        self._is_in_the_way = False  # something under a name of the counters
         self._blind_since_s: float | None = None
         self._renewed_s = 0.0
         self._unwritten: OrderedDict[str, Settled] = OrderedDict()
@@ -168,7 +172,12 @@ class Upkeep:
         try:
             reply = await self._ask(link, step)
         except RedisFailed as exc:
-            self._strike(link, exc, asked_s)
+            if exc.code == WRONG_TYPE:  # Redis is there, and so are all other names
+                self._observer.failed(exc.code)
+                self._is_in_the_way = True
+                self._wake.set()
+            else:
+                self._strike(link, exc, asked_s)
             raise
         self._strikes = 0
         return reply
@@ -260,6 +269,10 @@ class Upkeep:
     async def _tick(self, link: Link) -> None:
         """Look at the epoch, and do what is due. Raises RedisFailed."""
         now_s = _now_s()
+        if self._is_in_the_way:
+            for key, new_key in await clear(link, timeout_s=self._rules.timeout_s):
+                self._observer.displaced(key, new_key)
+            self._is_in_the_way = False
         epoch, _, _ = await self._step(link, redis_script.tick(await self._run_id(link)))
         self.saw(int(epoch))
         if self._is_stale or now_s - self._renewed_s >= self._rules.renew_s:

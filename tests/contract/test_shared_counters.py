@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import pytest
+
 from gateway.aio import Tasks
 from gateway.core.accounts import Budget, Scope
 from gateway.core.ports import Admitted, Booked, Draw, Order, Spending, Spent
@@ -16,7 +18,7 @@ from gateway.policy.verdict import Open, Part
 from gateway.storage.memory import NoSpending
 from gateway.storage.redis_counters import RedisCounters
 from gateway.storage.redis_script import settle
-from gateway.storage.redis_upkeep import NOBODY, SharingRules
+from gateway.storage.redis_upkeep import NOBODY, Observer, SharingRules
 from tests.support.books import USD, key
 from tests.support.redis import Redis, server
 
@@ -37,12 +39,12 @@ class Ledger:
 
 @asynccontextmanager
 async def process(
-    redis: Redis, spending: Spending | None = None, rules: SharingRules = RULES
+    redis: Redis, spending: Spending | None = None, rules: SharingRules = RULES, observer: Observer = NOBODY
 ) -> AsyncIterator[RedisCounters]:
     """What one process has of the counters."""
     tasks = Tasks(lambda name, exc: None)
     counters = RedisCounters(
-        redis.url, spending or NoSpending(), rules, tasks, clock_s=time.time, workers=2, observer=NOBODY
+        redis.url, spending or NoSpending(), rules, tasks, clock_s=time.time, workers=2, observer=observer
     )  # fmt: skip
     await counters.start()
     yield counters
@@ -53,6 +55,29 @@ async def process(
 async def stands(counters: RedisCounters) -> tuple[object, object]:
     (row,) = (await counters.usage_limits(MINE))["data"]  # type: ignore[misc]
     return row["used"], row["held"]
+
+
+@pytest.mark.parametrize("what", ["account:key:mine:total", "epoch", "open"])
+async def test_something_else_under_a_name_of_the_counters(what: str) -> None:
+    """It keeps its contents under another name, which is told, and calls pass again; what is held still is."""
+    told: list[tuple[str, str]] = []
+    with server() as redis:
+        async with process(redis, observer=Observer(displaced=lambda *names: told.append(names))) as counters:
+            assert isinstance(await counters.admit(Order(MINE, "r1", nano_usd=Draw(USD // 2, USD // 2))), Admitted)
+
+            redis.command("SET", f"{{anoman}}:{what}", "theirs")
+            async with asyncio.timeout(SOON_S):
+                order = Order(MINE, "r2", nano_usd=Draw(1000, 1000))
+                while not isinstance(await counters.admit(order), Admitted):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.05)
+                while await stands(counters) != ("0.000000", "0.500001"):  # noqa: ASYNC110 - it is told again
+                    await asyncio.sleep(0.05)
+
+            ((name, new_name),) = told
+            assert name == f"{{anoman}}:{what}"
+            assert redis.command("GET", new_name) == "theirs"
+            for request_id in ("r1", "r2"):
+                counters.settle(request_id, Spent())
 
 
 async def test_what_a_dead_process_holds_is_settled_when_redis_is_back() -> None:

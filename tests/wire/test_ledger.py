@@ -147,7 +147,8 @@ async def test_a_process_that_stood_still(tmp_path: Path, redis: Redis) -> None:
             await books.has_progress()
             gateway.signal(signal.SIGSTOP)
             try:
-                redis.command("DEL", *[key for key in redis.keys() if key.endswith(":lease")])  # as after 15 s
+                names = redis.keys()
+                redis.command("DEL", *[name for name in names if name.endswith(":lease")])  # as after 15 s
                 async with Gateway(config) as other:
                     await other.logged("ledger.adopted", within_s=20)
             finally:
@@ -165,7 +166,8 @@ async def test_a_process_that_stood_still(tmp_path: Path, redis: Redis) -> None:
     assert [(row["outcome"], row["completion_tokens"]) for row in books.rows("traces")] == [("completed", 9)]
     totals = [(row["requests"], row["failed"], row["completion_tokens"]) for row in books.rows("sessions")]
     assert totals == [(1, 0, 9)]
-    assert [key for key in redis.keys() if key.startswith("anoman:")] == []
+    names = redis.keys()
+    assert [name for name in names if name.startswith("anoman:")] == []
 
 
 async def test_what_was_spent_before_a_kill_is_spent(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""Names of the shared counters under which somebody else has put something."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from gateway.storage.redis_link import Link
+from gateway.storage.redis_script import EPOCH_KEY
+
+WRONG_TYPE = "WRONGTYPE"  # the code of Redis's reply to a command on a key of another kind
+_PREFIX = EPOCH_KEY.removesuffix("epoch")
+_AT_ONCE = 1000  # names in one step of the search: some 0.5 ms of Redis's time
+# By what a name says, as `admission.lua` has them; of an account, its members end in `:done:` and two numbers.
+_KINDS = {
+    "epoch": "hash", "tick": "string", "open": "zset", "minute": "hash", "running": "zset", "hold": "string",
+    "guess": "string", "account": "hash",
+}  # fmt: skip
+
+
+async def clear(link: Link, *, timeout_s: float) -> list[tuple[str, str]]:
+    """
+    Give other names to what is of another kind than ours under its name, and have counting begun anew if there was any:
+    what stood there before is lost, so counters are loaded from the ledger, and holds told again. Old and new names.
+
+    Raises:
+        RedisFailed: There was no reply within *timeout_s*, or an error.
+    """
+    moved, cursor = list[tuple[str, str]](), "0"
+    while True:
+        cursor, names = await link.ask("SCAN", cursor, "MATCH", f"{_PREFIX}*", "COUNT", _AT_ONCE, timeout_s=timeout_s)
+        kinds = await asyncio.gather(*[link.ask("TYPE", name, timeout_s=timeout_s) for name in names])
+        for name, kind in zip(names, kinds, strict=True):
+            if (ours := _kind_of(name)) is not None and kind not in ("none", ours):
+                new_name = f"{_PREFIX}aside:{time.time_ns():x}:{name.removeprefix(_PREFIX)}"
+                await link.ask("RENAME", name, new_name, timeout_s=timeout_s)
+                moved.append((name, new_name))
+        if str(cursor) == "0":
+            break
+    if moved:
+        await link.ask("DEL", EPOCH_KEY, timeout_s=timeout_s)
+    return moved
+
+
+def _kind_of(name: str) -> str | None:
+    """None of a name that the counters do not have."""
+    what, _, rest = name.removeprefix(_PREFIX).partition(":")
+    return "zset" if what == "account" and ":done:" in rest else _KINDS.get(what)
