@@ -17,14 +17,8 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(400)]
 
 SEED, ROUNDS, OUTAGE_S = int(os.environ.get("SOAK_SEED", "4")), 5, 3.0
 CALLS = {"stores": 4_000, "stream": 1_500, "alone": 1_500}
-# What has not been seen to pass every time yet is marked `soak`, and no part of `make test`.
-STEADY = ("stores", "alone", "race", "places", "redis", "postgres")
-NAMES = [
-    pytest.param(name, marks=() if name in STEADY else pytest.mark.soak) for name in acts(0, SEED, ROUNDS, OUTAGE_S)
-]
 
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", acts(0, SEED, ROUNDS, OUTAGE_S))
 async def test_books_agree(name: str) -> None:
     """Each attempt is in the ledger once, completed calls to the nano-USD, no budget overspent, nothing left over."""
     try:

@@ -75,10 +75,11 @@ class Pipe:
 
     Attributes:
         is_ready: Whether what is sent now will be answered soon, as far as anybody knows.
+        is_away: Whether Redis is known not to answer.
     """
 
     def __init__(self, url: str, name: str, writer: str, reports: PipeReports) -> None:
-        self.is_ready = False
+        self.is_ready = self.is_away = False
         self._url, self._name, self._writer = url, name, writer
         self._key = journal_key(name)
         self._reports = reports
@@ -120,7 +121,7 @@ class Pipe:
 
     def silent(self) -> None:
         """Somebody has waited for a reply for too long: nothing more is asked until there is one."""
-        self.is_ready = False
+        self.is_ready, self.is_away = False, True
 
     def renew(
         self, places: Mapping[str, bytes], gone: Collection[str], failed: Callable[[RedisFailed], None]
@@ -221,7 +222,7 @@ class Pipe:
             self._be_ready()
 
     def _be_ready(self) -> None:
-        self.is_ready = True
+        self.is_ready, self.is_away = True, False
         waiting, self._waiting = self._waiting, {}
         for letter in waiting:
             self._send(letter)
@@ -277,6 +278,7 @@ class Pipe:
                 link.close()
                 raise
         except RedisFailed as exc:
+            self.is_away = True
             self._reports.failed(exc)
             return
         old, self._link = self._link, link

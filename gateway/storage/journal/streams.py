@@ -33,7 +33,9 @@ from gateway.storage.journal.stream_store import Id, StreamStore
 from gateway.storage.redis_link import RedisFailed
 from gateway.storage.writing import Entry
 
-ADMIT_S = 0.1  # H24: whoever waits for a call to be admitted waits no longer than this for Redis
+# A Redis that was there a moment ago is waited for as long as its forks and slow commands take; a call takes seconds.
+ADMIT_S = 0.5
+AWAY_S = 0.1  # H24: where it is known not to answer, whoever waits for a call to be admitted waits no longer than this
 RENEW_S = 1.0
 # How long an exchange may stand in the way of those behind it being forgotten; then its records are written anew.
 REWRITE_S = 60.0
@@ -152,8 +154,9 @@ class StreamKeeper(Backlog):
         place.payloads.append(payload)
         self._open[admission.request_id] = place
         letter = Letter(payload, partial(self._admitted, place, future), partial(_refuse, future))
+        patience_s = AWAY_S if self._pipe.is_away else ADMIT_S
         self._pipe.offer(letter)
-        patience = Patience(ADMIT_S, partial(self._silent, future))
+        patience = Patience(patience_s, partial(self._silent, future, patience_s))
         try:
             await future
         except StoreUnavailable as exc:
@@ -173,6 +176,8 @@ class StreamKeeper(Backlog):
         if place is not None and place.is_kept:
             self._gone.add(receipt.request_id)
         self._pipe.put(Letter(encode(Settled(receipt)), self._landed, is_spare=receipt.booking is None))
+        if receipt.booking is not None:
+            self._pipe.flush()  # with what the customer is told
 
     def start(self) -> None:
         """Begin to write, and to empty journals."""
@@ -211,11 +216,11 @@ class StreamKeeper(Backlog):
         self._newest = number
         self._news.set()
 
-    def _silent(self, future: asyncio.Future[None]) -> None:
+    def _silent(self, future: asyncio.Future[None], waited_s: float) -> None:
         """The call goes elsewhere. Its record may be written all the same: the end that follows closes it."""
         self._pipe.silent()
         if not future.done():
-            future.set_exception(StoreUnavailable(f"Redis has not answered for {ADMIT_S} s"))
+            future.set_exception(StoreUnavailable(f"Redis has not answered for {waited_s} s"))
 
     def _fail(self, exc: RedisFailed) -> None:
         self._tell(StoreUnavailable(str(exc)))
