@@ -21,7 +21,7 @@ from gateway.core.records import CLI, KeyDraft, KeyRecord, Secret, Tenant
 from gateway.settings import key_id
 from gateway.settings.checks import label
 from gateway.storage.accounts import SqlAccounts
-from gateway.wire.moments import moment_text
+from gateway.wire.moments import moment_text, read_end
 
 AT_ONCE = 200  # rows in one query of a list
 _ALL_ADMIN = tuple(right for right in get_args(Right) if right != "inference")
@@ -168,7 +168,9 @@ def keys(context: click.Context) -> None:
 @click.option(
     "--log-bodies", is_flag=True, help="Keep what it sends and gets, redacted, for as long as the settings say."
 )
-@click.option("--expires", "expires_ms", type=MomentType(), help="When it ends: a date, a time, or a span such as 90d.")
+@click.option(
+    "--expires", "expires_ms", type=MomentType(read_end), help="When it ends: a date, a time, or a span such as 90d."
+)
 @_json
 def create_key(config: str | None, *, as_json: bool, admin: Right | None, **options: Any) -> None:
     """Make a key, and show its secret this once."""

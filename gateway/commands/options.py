@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 import click
@@ -9,7 +10,6 @@ import click
 from gateway.commands.stored import now_ms
 from gateway.core.accounts import Budget, Period, Scope
 from gateway.core.money import parse_nano
-from gateway.wire.moments import read_end, read_moment
 
 _FORM = 'as in "month=50.00" or "session:total=0.50"'
 
@@ -45,28 +45,21 @@ class BudgetType(click.ParamType[Budget]):
 
 
 class MomentType(click.ParamType[int]):
-    """A point in time to come, as epoch milliseconds: an ISO date or time, or how long from now, as in `90d`."""
+    """A point in time as epoch milliseconds: an ISO date or time, or a span from now, as in `90d`.
+
+    Args:
+        read: What makes it of the text and of now, see `wire.moments`.
+    """
 
     name = "TIME"
+
+    def __init__(self, read: Callable[[str, int], int]) -> None:
+        self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         try:
-            return read_end(str(value), now_ms())
-        except ValueError as exc:
-            self.fail(f"{value!r}: {exc}", param, ctx)
-
-
-class PastType(click.ParamType[int]):
-    """A point in time that may have passed, as epoch milliseconds: an ISO date or time, or how long ago, as in `7d`."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return read_moment(str(value), now_ms())
+            return self._read(str(value), now_ms())
         except ValueError as exc:
             self.fail(f"{value!r}: {exc}", param, ctx)

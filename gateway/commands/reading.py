@@ -16,21 +16,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.commands.configured import config_option, stored_or_exit
 from gateway.commands.looking import Patient, look_into
-from gateway.commands.options import PastType
+from gateway.commands.options import MomentType
 from gateway.commands.stored import now_ms, with_database
 from gateway.commands.words import TextCommand, TextGroup
 from gateway.core.exchange import Outcome
 from gateway.core.money import format_nano
 from gateway.core.reading import (
-    DAY_MS,
     DIMENSIONS,
-    MAX_DIMENSIONS,
     Dimension,
     Group,
     Row,
     TracesAsked,
     UsageAsked,
     UsageReport,
+    read_dimensions,
+    usual_since_ms,
 )
 from gateway.core.records import CLI
 from gateway.core.views import group_view, trace_view, usage_sheet
@@ -40,10 +40,9 @@ from gateway.storage.reading import SqlBooks
 from gateway.storage.reading_traces import TAIL_ROWS, rows_of, tail_statement
 from gateway.storage.retention import erase
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
-from gateway.wire.moments import MAX_MS, moment_text
+from gateway.wire.moments import MAX_MS, moment_text, read_moment
 from gateway.wire.sheets import sheet
 
-USUAL_MS = 30 * DAY_MS  # as the admin API
 GROUPS_AT_ONCE = 10_000
 # Of a second and of what came in the overlap before it: more than 3,000 calls a second would fall behind.
 MOST_AT_ONCE = 50_000
@@ -54,17 +53,16 @@ POLL_S = 1.0  # for new traces; the drainer brings them some times a second
 OVERLAP_MS = 15_000
 
 
-_MOMENT = PastType()
+_MOMENT = MomentType(read_moment)
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
 _TENANT = click.option("--tenant", help="Of this tenant alone.")
 
 
 def _dimensions(_context: click.Context, _parameter: click.Parameter, given: str) -> tuple[Dimension, ...]:
-    names = [name for name in given.split(",") if name]
-    known = {name: name for name in DIMENSIONS}
-    if len(set(names)) != len(names) or len(names) > MAX_DIMENSIONS or not set(names) <= set(known):
-        raise click.BadParameter(f"name one or two of {', '.join(DIMENSIONS)}, with a comma between")
-    return tuple(known[name] for name in names if name in known)
+    try:
+        return read_dimensions(given)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
 
 
 @click.command(cls=TextCommand)
@@ -84,7 +82,7 @@ def usage(
     """Add up what was charged; the sums are the ledger's, to the last digit."""
     named: dict[Dimension, str | None] = {"key": key, "model": model}
     filters = {name: value for name, value in named.items() if value is not None}
-    since = max(0, (until or now_ms()) - USUAL_MS) if since is None else since
+    since = usual_since_ms(until, now_ms()) if since is None else since
     asked = UsageAsked(
         tenant, by, since, MAX_MS if until is None else until, filters, limit=GROUPS_AT_ONCE
     )  # fmt: skip

@@ -18,6 +18,26 @@ Dimension = Literal[
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 MAX_DIMENSIONS = 2  # a table has rows and columns; three would be a cube, and groups without number
 DAY_MS = 86_400_000
+_USUAL_MS = 30 * DAY_MS  # where nothing else is said: a month's bill, and not every row there ever was
+
+
+def read_dimensions(text: str) -> tuple[Dimension, ...]:
+    """
+    The dimensions that *text* names.
+
+    Raises:
+        ValueError: It names others, or none, one twice, or too many.
+    """
+    names = text.split(",")
+    found = tuple(known for name in names for known in DIMENSIONS if known == name)
+    if len(found) != len(names) or len(set(names)) != len(names) or len(names) > MAX_DIMENSIONS:
+        raise ValueError(f"this is not one or two of {', '.join(DIMENSIONS)}, with a comma between")
+    return found
+
+
+def usual_since_ms(until_ms: int | None, now_ms: int) -> int:
+    """Where usage begins that is asked for up to *until_ms*, or up to now, and not from when on."""
+    return max(0, (now_ms if until_ms is None else until_ms) - _USUAL_MS)
 
 
 class UsageAsked(Struct, frozen=True):

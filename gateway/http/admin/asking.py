@@ -9,13 +9,12 @@ from typing import TypeVar, get_args
 from gateway.core.errors import INVALID_REQUEST, GatewayError
 from gateway.core.exchange import Outcome
 from gateway.core.money import parse_nano
-from gateway.core.reading import DAY_MS, DIMENSIONS, MAX_DIMENSIONS, Dimension
+from gateway.core.reading import DIMENSIONS, Dimension, read_dimensions, usual_since_ms
 from gateway.wire.headers import MAX_ID_CHARS
 from gateway.wire.moments import MAX_MS, read_moment
 
 T = TypeVar("T")
 
-USUAL_MS = 30 * DAY_MS  # of usage, where nothing else is said: a month's bill, and not every row there ever was
 # Contract: 4. The last two are of features to come.
 ROUTING_MODES = ("realtime", "streaming", "streaming_cancelled", "streaming_interrupted", "batch", "cache_hit")
 _STATUS = re.compile(r"[1-5][0-9]{2}")
@@ -80,20 +79,19 @@ def span_of(query: Query, now_ms: int) -> tuple[int | None, int | None]:
 
 
 def usage_span(query: Query, now_ms: int) -> tuple[int, int]:
-    """As `span_of`; without an end up to now and beyond, without a beginning `USUAL_MS` before its end."""
+    """As `span_of`; without an end up to now and beyond, without a beginning the usual time before its end."""
     since_ms, until_ms = span_of(query, now_ms)
     if since_ms is None:
-        since_ms = max(0, (now_ms if until_ms is None else until_ms) - USUAL_MS)
+        since_ms = usual_since_ms(until_ms, now_ms)
     return since_ms, MAX_MS if until_ms is None else until_ms
 
 
 def dimensions_of(query: Query) -> tuple[Dimension, ...]:
     """What to group by: the day, unless something else is said."""
-    names = query.get("by", "day").split(",")
-    found = tuple(name for name in DIMENSIONS if name in names)
-    if len(found) != len(names) or len(names) > MAX_DIMENSIONS:
-        raise _refuse("by", f"this is not one or two of {', '.join(DIMENSIONS)}, with a comma between")
-    return tuple(sorted(found, key=names.index))
+    try:
+        return read_dimensions(query.get("by", "day"))
+    except ValueError as exc:
+        raise _refuse("by", str(exc)) from None
 
 
 def usage_filters(query: Query) -> dict[Dimension, str]:
