@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import CompoundSelect, Select, Subquery, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, CompoundSelect, FromClause, Select, Subquery, and_, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import session_key
@@ -58,10 +58,7 @@ def checks(traces_since_ms: int) -> tuple[Check, ...]:
     """
     charged = select(_charges.c.seq).where(_IS_CHARGE, _SAME_REQUEST)
     was_asked = and_(traces.c.provider.is_not(None), traces.c.endpoint != "count_tokens")
-    erased = select(audit.c.seq).where(
-        audit.c.action == ERASED, audit.c.tenant == _charges.c.tenant, audit.c.at_ms >= _charges.c.settled_ms
-    )
-    kept = and_(_charges.c.admitted_ms >= traces_since_ms, ~exists(erased))
+    kept = and_(_charges.c.admitted_ms >= traces_since_ms, ~_erased_since(_charges))
     traced = select(traces.c.request_id).where(_SAME_REQUEST)
     return (
         Check(
@@ -86,6 +83,15 @@ def checks(traces_since_ms: int) -> tuple[Check, ...]:
         Check("mismatch", "a charge and its corrections are not below nothing", _below_nothing()),
         Check("mismatch", "a session's totals are those of its traces", _sessions_beside_traces(traces_since_ms)),
     )  # fmt: skip
+
+
+def _erased_since(booked: FromClause) -> ColumnElement[bool]:
+    """Whether what is kept of the tenant's calls besides the ledger was erased after the call of a row of *booked*."""
+    return exists(
+        select(audit.c.seq).where(
+            audit.c.action == ERASED, audit.c.tenant == booked.c.tenant, audit.c.at_ms >= booked.c.settled_ms
+        )
+    )
 
 
 def _without_charge() -> Select[Any]:
@@ -159,7 +165,11 @@ async def _next_sessions(connection: AsyncConnection, after: tuple[str, str]) ->
 
 
 async def _charged(connection: AsyncConnection, batch: Sequence[Any]) -> dict[str, int]:
-    """Charges by session; those of an earlier one of the same name, which has been deleted since, are not its own."""
+    """
+    Charges by session; those of an earlier one of the same name, which has been deleted since, are not its own, nor are
+    those that were erased: a session may go on at once.
+    """
+    traced = exists(select(traces.c.request_id).where(traces.c.request_id == ledger.c.request_id))
     own = [
         and_(
             ledger.c.session_key == session_key(row.tenant, row.session_id),
@@ -167,5 +177,7 @@ async def _charged(connection: AsyncConnection, batch: Sequence[Any]) -> dict[st
         )
         for row in batch
     ]
-    chosen = select(ledger.c.session_key, func.sum(ledger.c.cost_nano_usd)).where(ledger.c.kind == "charge", or_(*own))
+    chosen = select(ledger.c.session_key, func.sum(ledger.c.cost_nano_usd)).where(
+        ledger.c.kind == "charge", or_(*own), or_(traced, ~_erased_since(ledger))
+    )
     return {key: int(cost) for key, cost in await connection.execute(chosen.group_by(ledger.c.session_key))}

@@ -10,6 +10,8 @@ import pytest
 
 from gateway.core.accounts import session_key
 from gateway.storage.database import Database
+from gateway.storage.retention import ERASED
+from gateway.storage.tables import audit
 from gateway.storage.verifying import verify
 from tests.contract.test_commands import run
 from tests.support.booked import DAY_MS, NOON_MS, Row, book, charge, cost, request_id, session, trace
@@ -113,6 +115,24 @@ async def test_what_has_been_deleted(tabled: Database) -> None:
     booked = [*rows["ledger_rows"], charge(request_id=request_id(7), **before)]
 
     assert await found(tabled, {**rows, "ledger_rows": booked}, NOON_MS + 1) == {}
+
+
+async def test_what_has_been_erased(tabled: Database) -> None:
+    """A session that goes on in the minute in which what was kept of it was erased has its later calls alone."""
+    later = {"session_key": session_key("acme", SESSION), "admitted_ms": NOON_MS + 9000, "settled_ms": NOON_MS + 9900}
+    after = charge(request_id=request_id(7), **later)
+    noted: Row = {
+        "at_ms": NOON_MS + 5000, "tenant": "acme", "actor": "cli", "action": ERASED, "target": "acme", "details": {},
+    }  # fmt: skip
+    async with tabled.engine.begin() as connection:
+        await connection.execute(audit.insert().values(noted))
+    rows = {
+        "ledger_rows": [charge(request_id=request_id(1), session_key=later["session_key"]), after],
+        "trace_rows": [trace(after, session_id=SESSION)],
+        "session_rows": [session(session_id=SESSION, first_ms=NOON_MS + 9000, last_ms=NOON_MS + 9000)],
+    }
+
+    assert await found(tabled, rows) == {}
 
 
 async def test_the_command(tabled: Database, url: str, tmp_path: Path) -> None:
