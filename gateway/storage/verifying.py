@@ -6,10 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, CompoundSelect, FromClause, Select, Subquery, and_, exists, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    FromClause,
+    ScalarSelect,
+    Select,
+    Subquery,
+    and_,
+    exists,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import session_key
+from gateway.core.entries import CHARGE, CORRECTION
 from gateway.storage.retention import ERASED
 from gateway.storage.tables import audit, ledger, sessions, traces
 
@@ -19,7 +32,8 @@ MAX_EXAMPLES = 20  # of what a check found; the count is of all
 SESSIONS_AT_ONCE = 200  # in one statement, as conditions of their own
 SLACK_MS = 60_000  # more than the clocks of two hosts that are looked after are apart
 
-_SHARED = ("tenant", "key_id", "cost_nano_usd", "weighted_tokens")
+_PAID = (CHARGE, CORRECTION)
+_AMOUNTS = ("cost_nano_usd", "weighted_tokens")
 _charges = ledger.alias("charges")
 _IS_CHARGE = _charges.c.kind == "charge"
 _SAME_REQUEST = _charges.c.request_id == traces.c.request_id
@@ -76,13 +90,20 @@ def checks(traces_since_ms: int) -> tuple[Check, ...]:
         ),
         Check(
             "mismatch", "a trace and its charge name the same tenant, key, cost and weighted tokens",
-            select(traces.c.request_id).join(_charges, and_(_SAME_REQUEST, _IS_CHARGE)).where(
-                or_(*(_charges.c[name] != traces.c[name] for name in _SHARED))
-            ),
+            select(traces.c.request_id).distinct().join(_charges, and_(_SAME_REQUEST, _IS_CHARGE)).where(or_(
+                *(_charges.c[name] != traces.c[name] for name in ("tenant", "key_id")),
+                *(_paid(name) != traces.c[name] for name in _AMOUNTS),
+            )),
         ),
         Check("mismatch", "a charge and its corrections are not below nothing", _below_nothing()),
         Check("mismatch", "a session's totals are those of its traces", _sessions_beside_traces(traces_since_ms)),
     )  # fmt: skip
+
+
+def _paid(name: str) -> ScalarSelect[Any]:
+    """The sum over a trace's charge and its corrections: traces say what the last word of the call's process was."""
+    paid = select(func.sum(ledger.c[name])).where(ledger.c.request_id == traces.c.request_id, ledger.c.kind.in_(_PAID))
+    return paid.correlate(traces).scalar_subquery()
 
 
 def _erased_since(booked: FromClause) -> ColumnElement[bool]:
@@ -101,9 +122,9 @@ def _without_charge() -> Select[Any]:
 
 
 def _below_nothing() -> Select[Any]:
-    paid = _charges.c.kind.in_(("charge", "correction"))
-    sums = (func.sum(_charges.c.cost_nano_usd) < 0, func.sum(_charges.c.weighted_tokens) < 0)
-    return select(_charges.c.request_id).where(paid).group_by(_charges.c.request_id).having(or_(*sums))
+    sums = (func.sum(_charges.c[name]) < 0 for name in _AMOUNTS)
+    request_id = _charges.c.request_id
+    return select(request_id).where(_charges.c.kind.in_(_PAID)).group_by(request_id).having(or_(*sums))
 
 
 def _sessions_beside_traces(since_ms: int) -> Select[Any]:
@@ -166,8 +187,8 @@ async def _next_sessions(connection: AsyncConnection, after: tuple[str, str]) ->
 
 async def _charged(connection: AsyncConnection, batch: Sequence[Any]) -> dict[str, int]:
     """
-    Charges by session; those of an earlier one of the same name, which has been deleted since, are not its own, nor are
-    those that were erased: a session may go on at once.
+    What was charged, by session; what was in an earlier one of the same name, which has been deleted since, is not its
+    own, nor is what was erased: a session may go on at once.
     """
     traced = exists(select(traces.c.request_id).where(traces.c.request_id == ledger.c.request_id))
     own = [
@@ -178,6 +199,6 @@ async def _charged(connection: AsyncConnection, batch: Sequence[Any]) -> dict[st
         for row in batch
     ]
     chosen = select(ledger.c.session_key, func.sum(ledger.c.cost_nano_usd)).where(
-        ledger.c.kind == "charge", or_(*own), or_(traced, ~_erased_since(ledger))
+        ledger.c.kind.in_(_PAID), or_(*own), or_(traced, ~_erased_since(ledger))
     )
     return {key: int(cost) for key, cost in await connection.execute(chosen.group_by(ledger.c.session_key))}

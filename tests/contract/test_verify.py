@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core.accounts import session_key
+from gateway.core.usage import Usage
 from gateway.storage.database import Database
 from gateway.storage.retention import ERASED
 from gateway.storage.tables import audit
 from gateway.storage.verifying import verify
 from tests.contract.test_commands import run
+from tests.contract.test_writing import ended, entries, left_open, writer
 from tests.support.booked import DAY_MS, NOON_MS, Row, book, charge, cost, request_id, session, trace
 
 SESSION = "s'1"
@@ -29,11 +32,13 @@ def books() -> dict[str, list[Row]]:
     refused = charge(request_id=request_id(4), provider=None, cost_nano_usd=0, weighted_tokens=0, **own)
     counted = charge(request_id=request_id(5), cost_nano_usd=0, weighted_tokens=0)
     correction = {**calls[1], "attempt": -2, "kind": "correction", "cost_nano_usd": -500, "weighted_tokens": -2}
+    corrected = {name: calls[1][name] + correction[name] for name in ("cost_nano_usd", "weighted_tokens")}
     totals = {name: calls[0][name] + refused[name] for name in ("prompt_tokens", "completion_tokens")}
     return {
         "ledger_rows": [*calls, cost(calls[0]), cost(calls[0], 1), cost(calls[1]), correction],
         "trace_rows": [
-            trace(calls[0], session_id=SESSION), trace(calls[1]), trace(calls[2]), trace(refused, session_id=SESSION),
+            trace(calls[0], session_id=SESSION), trace(calls[1], **corrected), trace(calls[2]),
+            trace(refused, session_id=SESSION),
             trace(counted, endpoint="count_tokens"),
         ],
         "session_rows": [session(session_id=SESSION, requests=2, **totals)],
@@ -62,6 +67,7 @@ def changed(rows: dict[str, list[Row]], table: str, at: int, **changes: Any) -> 
 
 
 ASKED = "a call that a provider was asked for has a charge"
+SAME = "a trace and its charge name the same tenant, key, cost and weighted tokens"
 WRONG: list[tuple[str, dict[str, list[Row]], dict[str, tuple[str, ...]]]] = [
     ("no charge", without(books(), "ledger_rows", 3), {ASKED: ("missing", request_id(3))}),
     (
@@ -76,18 +82,19 @@ WRONG: list[tuple[str, dict[str, list[Row]], dict[str, tuple[str, ...]]]] = [
     (
         "two final states",
         {**books(), "ledger_rows": [*books()["ledger_rows"], {**books()["ledger_rows"][1], "attempt": -7}]},
-        {"a call has one charge": ("extra", request_id(2))},
+        {"a call has one charge": ("extra", request_id(2)), SAME: ("mismatch", request_id(2))},
     ),
     *(
         (
             f"another {name}", changed(books(), "trace_rows", 1, **{name: value}),
-            {"a trace and its charge name the same tenant, key, cost and weighted tokens": ("mismatch", request_id(2))},
+            {SAME: ("mismatch", request_id(2))},
         )
         for name, value in (("tenant", "acme"), ("key_id", "x"), ("cost_nano_usd", 1), ("weighted_tokens", 1))
     ),
     (
         "corrected too far", changed(books(), "ledger_rows", 6, cost_nano_usd=-97_501),
-        {"a charge and its corrections are not below nothing": ("mismatch", request_id(2))},
+        {"a charge and its corrections are not below nothing": ("mismatch", request_id(2)),
+         SAME: ("mismatch", request_id(2))},
     ),
     (
         "a session's count", changed(books(), "session_rows", 0, requests=3),
@@ -105,6 +112,19 @@ WRONG: list[tuple[str, dict[str, list[Row]], dict[str, tuple[str, ...]]]] = [
 async def test_what_is_wrong(tabled: Database, rows: dict[str, list[Row]], rules: dict[str, tuple[str, ...]]) -> None:
     """What is missing, extra or differs is found by its rule, and by no other."""
     assert await found(tabled, rows) == rules
+
+
+async def test_the_last_word(tabled: Database) -> None:
+    """
+    A call that was reconciled and then told by its own process agrees in everything: its trace and its session say what
+    the charge and its correction do together.
+    """
+    guess, word = left_open("r1", 4), ended("r1", Usage(11, 22), 41_000)
+    for receipt in (guess, word):
+        booking = replace(receipt.booking, session_key=session_key(receipt.tenant, SESSION))
+        await writer(tabled).write(entries(replace(receipt, session_id=SESSION, booking=booking)))
+
+    assert await found(tabled, {}) == {}
 
 
 async def test_what_has_been_deleted(tabled: Database) -> None:
