@@ -215,7 +215,8 @@ class RedisCounters:
             since_ms = start_ms(account.period, period)
             booked = await self._spending.booked(account.scope, account.owner, since_ms, pending)
             spent = booked.nano_usd if account.is_money else booked.weighted
-            await self._upkeep.ask(redis_script.load(account, period, spent, booked.recorded, epoch=epoch))
+            for step in redis_script.load_in_pieces(account, period, spent, booked.recorded, epoch=epoch):
+                await self._upkeep.ask(step)
         except (RedisFailed, StoreUnavailable) as exc:
             return exc
         return None

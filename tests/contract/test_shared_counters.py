@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,17 @@ from gateway.policy.entitlement import entitlement
 from gateway.policy.verdict import Open, Part
 from gateway.storage.memory import NoSpending
 from gateway.storage.redis_counters import RedisCounters
-from gateway.storage.redis_script import settle
+from gateway.storage.redis_link import Link, Word, open_link
+from gateway.storage.redis_script import (
+    IDS_AT_ONCE,
+    evalsha,
+    load_in_pieces,
+    look,
+    script,
+    settle,
+    tick,
+    verdict_of,
+)
 from gateway.storage.redis_upkeep import NOBODY, Observer, SharingRules
 from tests.support.books import USD, key
 from tests.support.redis import Redis, server
@@ -112,3 +124,86 @@ async def test_who_looks_waits_for_what_is_told_again() -> None:
 
             assert await looking == ("0.000001", "0.000000")
             assert await stands(looker) == ("0.000001", "0.000000")
+
+
+class Asked:
+    """Steps as a process asks them, and how long the longest took Redis: of its processor's time, on a busy machine."""
+
+    def __init__(self, redis: Redis, link: Link) -> None:
+        self.longest_s = 0.0
+        self._redis, self._link = redis, link
+
+    async def __call__(self, step: list[Word]) -> Any:
+        begun_s = self._busy_s()
+        reply = await self._link.ask(*evalsha(step), timeout_s=30.0)
+        self.longest_s = max(self.longest_s, self._busy_s() - begun_s)
+        return reply
+
+    def _busy_s(self) -> float:
+        spent = re.findall(r"used_cpu_\w+_main_thread:([0-9.]+)", str(self._redis.command("INFO", "cpu")))
+        assert len(spent) == 2
+        return sum(map(float, spent))
+
+
+@asynccontextmanager
+async def asked() -> AsyncIterator[Asked]:
+    with server() as redis:
+        link = await open_link(redis.url, lambda: None, timeout_s=5.0)
+        await link.ask("SCRIPT", "LOAD", script(), timeout_s=5.0)
+        yield Asked(redis, link)
+        link.close()
+
+
+LIMITS = entitlement(key("busy", budgets=(Budget("tenant", "total", USD),)), None)
+(BUSY,) = LIMITS.accounts
+
+
+async def used(ask: Asked) -> int | None:
+    """What the counter has; None where it is not loaded."""
+    (count,) = verdict_of(await ask(look(Order(MINE, "look"), LIMITS, 0)), LIMITS).standing.tallies
+    return count.used if count.is_loaded else None
+
+
+async def test_a_counter_of_a_busy_tenant_is_loaded_in_time() -> None:
+    """A load that names 60,000 calls of the last two minutes holds Redis for a part of the time that anybody waits for
+    it; each of the calls is known afterwards."""
+    ids = [f"req_{number:032x}" for number in range(60_000)]
+    async with asked() as ask:
+        epoch = int((await ask(tick("run")))[0])
+        ask.longest_s = 0.0
+        for step in load_in_pieces(BUSY, 0, 7, ids, epoch=epoch):
+            await ask(step)
+        longest_s = ask.longest_s
+        for known in (ids[0], ids[IDS_AT_ONCE - 1], ids[IDS_AT_ONCE], ids[-1]):
+            await ask(settle(Open(known, parts=(Part(BUSY, 0, 0),), epoch=1), Spent(nano_usd=1_000)))
+
+        assert await used(ask) == 7
+        assert longest_s < 0.05
+
+
+async def test_pieces_of_two_that_load_are_kept_apart() -> None:
+    """One has read the ledger before a call was in it, and another one after that: whoever is first loads what it has
+    read itself, and the call counts once."""
+    call = Open("r1", parts=(Part(BUSY, 0, 0),), epoch=1)
+    ids = [f"r{number}" for number in range(1, IDS_AT_ONCE + 1)]
+    async with asked() as ask:
+        epoch = int((await ask(tick("run")))[0])
+        late = load_in_pieces(BUSY, 0, 1_007, ids, epoch=epoch)
+        await ask(settle(call, Spent(nano_usd=1_000)))
+        await ask(next(late))
+        for step in (*load_in_pieces(BUSY, 0, 7, [], epoch=epoch), next(late)):
+            await ask(step)
+        await ask(settle(call, Spent(nano_usd=1_000)))
+
+        assert await used(ask) == 1_007
+
+
+async def test_pieces_that_are_gone() -> None:
+    """Where a piece is not there any more nothing is loaded: what it named would count twice."""
+    ids = [str(number) for number in range(IDS_AT_ONCE)]
+    async with asked() as ask:
+        epoch = int((await ask(tick("run")))[0])
+        *_, last = load_in_pieces(BUSY, 0, 7, ids, epoch=epoch)
+        await ask(last)
+
+        assert await used(ask) is None
