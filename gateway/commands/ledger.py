@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,21 +11,26 @@ import click
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.bookkeeping import spool_directory
 from gateway.commands.configured import config_option, load_or_exit, stored_or_exit
 from gateway.commands.looking import Patient, look_into
 from gateway.commands.stored import fail, now_ms
 from gateway.commands.words import TextGroup
 from gateway.core.money import format_nano
+from gateway.core.ports import StoreUnavailable
 from gateway.core.reading import DAY_MS
 from gateway.core.reconciling import Counted, Difference, Place, differences, gathered, is_by_id, renamed, totals
 from gateway.loglines import clean
 from gateway.providers.exports import BadExport, Export, read_export
 from gateway.settings import Settings
+from gateway.storage.database import first_line
+from gateway.storage.journal.behind import ends_in_files, ends_in_streams, missing
+from gateway.storage.journal.stream_store import StreamStore
 from gateway.storage.reading import in_one_state
 from gateway.storage.reconciling import count_days, count_ids
-from gateway.storage.redis_link import RedisFailed, open_link
+from gateway.storage.redis_link import Link, RedisFailed, open_link
 from gateway.storage.verifying import MAX_EXAMPLES, Finding, Kind, verify
-from gateway.storage.verifying_counters import REPLY_S, check_counters
+from gateway.storage.verifying_counters import BETWEEN_S, REPLY_S, Counter, check_counters, still_so
 from gateway.storage.verifying_counters import repair as repair_counters
 
 MAX_EXPORT_BYTES = 512 * 1024 * 1024  # a million answers by their ids are a fifth of it
@@ -43,7 +49,7 @@ def ledger() -> None:
 @click.option(
     "--repair",
     is_flag=True,
-    help="Set counters in Redis that differ to what the ledger says; not while a journal is behind.",
+    help="Set counters in Redis that differ to what the ledger says; refused while a journal is behind.",
 )
 @_AS_JSON
 @config_option
@@ -80,7 +86,7 @@ async def _verify(database: Patient, settings: Settings, *, repairs: bool) -> tu
         link = await open_link(settings.storage.redis_url, lambda: None, timeout_s=REPLY_S)
         try:
             seen, differing = await check_counters(link, database.read, now_ms)
-            left = await repair_counters(link, differing) if repairs else differing
+            left = await _repair(link, database, settings, differing) if repairs and differing else differing
         finally:
             link.close()
     except RedisFailed as exc:
@@ -88,6 +94,44 @@ async def _verify(database: Patient, settings: Settings, *, repairs: bool) -> tu
     names = tuple(f"{one.name} counts {one.used}, charged {one.charged}" for one in left)
     rule = "a counter in Redis has what the ledger charged in its period"
     return [*findings, Finding("mismatch", rule, len(names), names[:MAX_EXAMPLES])], seen
+
+
+async def _repair(link: Link, database: Patient, settings: Settings, differing: list[Counter]) -> list[Counter]:
+    """
+    Set those of *differing* that it is safe to set; the others.
+
+    What a counter has that is on its way to the ledger would be lost by it. Whatever was counted when it was looked at
+    is in a journal a moment later: if the ledger has all that is in the journals by then, it has that too.
+    """
+    await asyncio.sleep(BETWEEN_S)
+    behind = await _behind(database, settings)
+    if behind:
+        since_s = max(0, now_ms() - min(behind.values())) // 1000
+        calls = "1 call" if len(behind) == 1 else f"{len(behind)} calls"
+        click.echo(
+            f"Nothing is repaired: {calls} of the journals, the first of which ended {since_s} s ago, would be lost to "
+            "the counters, as the ledger does not have them yet. Try again when they are there.",
+            err=True,
+        )
+        return differing
+    same, changed = await still_so(link, database.read, now_ms, differing)
+    return [*await repair_counters(link, same), *changed]
+
+
+async def _behind(database: Patient, settings: Settings) -> dict[str, int]:
+    """The ends that journals have and the ledger has not, of this host's processes or of all that share a Redis."""
+    try:
+        if settings.ledger.durability == "redis-stream":
+            store = StreamStore(settings.storage.redis_url)
+            try:
+                ends = await ends_in_streams(store)
+            finally:
+                await store.close()
+        else:
+            ends = ends_in_files(spool_directory(settings))
+    except (OSError, StoreUnavailable) as exc:
+        fail(f"Nothing is repaired: the journals cannot be read: {clean(first_line(exc))}")
+    return await database.read(lambda connection: missing(connection, ends))
 
 
 def _aliases(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

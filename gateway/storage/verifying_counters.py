@@ -72,6 +72,19 @@ async def check_counters(link: Link, read: Read[Any], now_ms: Callable[[], int])
     return count, found[1]
 
 
+async def still_so(
+    link: Link, read: Read[Any], now_ms: Callable[[], int], counters: list[Counter]
+) -> tuple[list[Counter], list[Counter]]:  # fmt: skip
+    """
+    Those of *counters* that no call has changed since, beside what the ledger charged by now; and those that differ
+    still, but were changed.
+    """
+    seen = {(one.name, one.epoch, one.period, one.used) for one in counters}
+    _, found = await _differing(link, read, now_ms(), [one.name for one in counters])
+    same = [one for one in found if (one.name, one.epoch, one.period, one.used) in seen]
+    return same, [one for one in found if one not in same]
+
+
 async def repair(link: Link, counters: list[Counter]) -> list[Counter]:
     """Set what was used of *counters* to what was charged; those that calls have changed meanwhile are left."""
     left = []

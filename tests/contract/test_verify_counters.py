@@ -7,17 +7,23 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from gateway.core.accounts import Budget, Key, Period, Tier, session_key
+from gateway.core.journal import Settled, encode
 from gateway.policy.entitlement import Account, entitlement
 from gateway.policy.periods import number_of
 from gateway.storage.database import Database
+from gateway.storage.journal.homes import make_home
+from gateway.storage.journal.segments import HEADER, frame, name_of
 from gateway.storage.redis_link import Link, open_link
 from gateway.storage.redis_script import EPOCH_KEY, evalsha, load, script, tick
-from gateway.storage.verifying_counters import BETWEEN_S, Counter, check_counters, repair
+from gateway.storage.tables import dead_letters
+from gateway.storage.verifying_counters import BETWEEN_S, Counter, check_counters, repair, still_so
 from tests.contract.test_commands import run
 from tests.support.booked import Row, book, charge, trace
 from tests.support.redis import Redis
+from tests.unit.admissions import ended
 
 SESSION = "s"
 PERIODS: tuple[Period, ...] = ("day", "month", "total")
@@ -155,3 +161,53 @@ async def test_the_command(tabled: Database, url: str, redis: Redis, tmp_path: P
     }  # fmt: skip
     assert (repaired[0], good[0]) == (0, 0)
     assert good[1] == f"missing/extra/mismatch = 0/0/0; {len(accounts)} counters in Redis looked at.\n"
+
+
+@pytest.mark.parametrize("durability", ["spool", "redis-stream"])
+async def test_no_repair_while_a_journal_is_behind(
+    tabled: Database, url: str, redis: Redis, tmp_path: Path, durability: str
+) -> None:
+    """What a call has added to counters that is still in a journal is not taken for a mistake; once the ledger has it,
+    or has buried it, what differs is."""
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    await link.ask("FLUSHALL", timeout_s=5)
+    accounts = await loaded(link)  # of rows that are not in the ledger
+    payload = encode(Settled(ended("r1")))
+    if durability == "spool":
+        home = make_home(tmp_path / "spool", "one", "writer")
+        (home.path / name_of(1)).write_bytes(HEADER + frame(payload))
+    else:
+        await link.ask("HSET", "anoman:journals", "one", "writer", timeout_s=5)
+        await link.ask("XADD", "anoman:journal:one", "*", "r", payload, timeout_s=5)
+    ledger_section = f'[ledger]\ndurability = "{durability}"\ndirectory = "{tmp_path}/spool"\n'
+    (tmp_path / "gateway.toml").write_text(f'[storage]\nredis_url = "{redis.url}"\n{ledger_section}')
+
+    refused = await run(url, "ledger", "verify", "--repair", cwd=tmp_path)
+    async with tabled.engine.begin() as connection:
+        await connection.execute(insert(dead_letters).values(at_ms=1, request_id="r1", reason="x", record=payload))
+    kept = await link.ask("HGET", f"{{anoman}}:account:{accounts[0].name}", "used", timeout_s=5)
+    repaired = await run(url, "ledger", "verify", "--repair", cwd=tmp_path)
+    link.close()
+
+    assert (refused[0], kept) == (1, str(expected(accounts[0])))
+    assert "Nothing is repaired: 1 call of the journals, " in refused[2]
+    assert f"mismatch: {len(accounts)} times not so" in refused[1]
+    assert repaired[0] == 0
+
+
+async def test_a_call_on_its_way_into_the_ledger(tabled: Database, redis: Redis) -> None:
+    """What the ledger has got between the look and the repair counts, and a counter that a call has changed is left."""
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        accounts = await loaded(link, more=5)
+        _, differing = await check_counters(link, tabled.read, now_ms)
+        async with tabled.engine.begin() as connection:
+            await book(connection, ledger_rows=rows())
+        await link.ask("HINCRBY", f"{{anoman}}:account:{accounts[0].name}", "used", 3, timeout_s=5)
+        same, changed = await still_so(link, tabled.read, now_ms, differing)
+    finally:
+        link.close()
+
+    assert [one.name for one in changed] == [accounts[0].name]
+    assert {one.name: one.charged for one in same} == {one.name: expected(one) for one in accounts[1:]}

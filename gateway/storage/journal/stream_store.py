@@ -89,6 +89,10 @@ class StreamStore:
         found = await self._run(self._client.xrange(journal_key(name), min=b"(" + after, max=b"+", count=most))
         return [(Id(number), cast("bytes", fields[FIELD])) for number, fields in found if FIELD in fields]
 
+    async def names(self) -> list[str]:
+        """All processes that have a journal."""
+        return [name.decode() for name in await self._run(self._client.hkeys(REGISTRY))]
+
     async def places(self, name: str) -> dict[bytes, bytes]:
         """Progress by request."""
         return cast("dict[bytes, bytes]", await self._run(self._client.hgetall(journal_key(name, "places"))))
