@@ -128,9 +128,9 @@ class Service:
             await gateway.__aexit__(None, None, None)
         except UncleanExitError as exc:
             self.problems.append(str(exc))
-        self.problems += [str(line) for line in gateway.log if self._is_problem(line)]
+        self.problems += [str(line) for line in gateway.log if self.is_problem(line)]
 
-    def _is_problem(self, line: dict[str, Any]) -> bool:
+    def is_problem(self, line: dict[str, Any]) -> bool:
         """Whether nobody expected it: an error that is no outage of ours, or anything with a traceback."""
         if line["event"] == "library.reported" and _KILLED in str(line.get("message")):
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from msgspec.structs import replace as altered
 from .books import Books, Row, Session, Trace
 from .records import Attempt, Told
 from .rest import DRIFT_BYTES, Growth, Rest, judge_rest
-from .verdict import CUT_WINDOW_MS, Evidence, Verdict, judge
+from .service import Service
+from .verdict import CUT_MEAN, CUT_WINDOW_MS, ENOUGH, Evidence, Gap, Verdict, judge, judge_means
 from .visits import Leave, Visit, visit
 from .world import customers, price_nano_usd, weigh
 
@@ -241,6 +243,46 @@ def test_refused(sent_s: float, wrong: set[str]) -> None:
 
     assert rules(replace(evidence, has_journal_in_redis=True)) == wrong
     assert rules(evidence) == {"refused with the journal there"}
+
+
+@pytest.mark.parametrize(("behind", "wrong"), [(2, set()), (3, {"behind on average"})])
+def test_behind_on_average(behind: int, wrong: set[str]) -> None:
+    """Of calls that were left at a model's pace two events on average may be missing, though each was on its way."""
+    gap, verdict = Gap(CUT_WINDOW_MS, CUT_MEAN), Verdict()
+    for _ in range(ENOUGH):
+        gap.add(WHOLE.script, ATTEMPTS[1], 6 - behind, 100.075)
+
+    judge_means({"left or broken": gap}, verdict)
+
+    assert {offence.rule for offence in verdict.offences} == wrong
+
+
+def test_behind_a_kill() -> None:
+    """What a provider wrote behind the end of a killed process is told apart from what that had not noted."""
+    gap = Gap(CUT_WINDOW_MS, CUT_MEAN)
+
+    age_ms = gap.add(WHOLE.script, ATTEMPTS[1], 2, 100.045)
+
+    assert (age_ms, gap.paced, gap.behind_it) == (15, [2], [2])
+
+
+@pytest.mark.parametrize(
+    ("event", "second", "is_problem"),
+    [
+        ("storage.lost", 102, False),
+        ("storage.lost", 99, True),
+        ("storage.lost", 120, True),
+        ("ledger.refusing", 102, True),
+        ("internal.error", 102, True),
+    ],
+)
+def test_errors_of_outages(event: str, second: int, is_problem: bool) -> None:
+    """An error is expected while the store of which it tells is away, and shortly after, but at no other time."""
+    service = Service({}, 1, {"storage.lost": "postgres", "ledger.refusing": "redis"})
+    service.outages_s.append(("postgres", 100.0, 104.0))
+    line = {"timestamp": datetime.fromtimestamp(second, UTC).isoformat(), "level": "error", "event": event}
+
+    assert service.is_problem(line) is is_problem
 
 
 def test_corrected() -> None:

@@ -182,9 +182,7 @@ def judge(evidence: Evidence) -> Verdict:
             exact += _judge_tokens(visit, account, pairs, verdict, gaps)
     for marker, answers in told.items():
         _judge_told(marker, answers, accounts.get(marker, []), evidence, verdict)
-    for name, gap in {"left or broken": gaps.cut, "killed": gaps.killed}.items():
-        if len(gap.paced) >= ENOUGH and gap.mean_paced > gap.mean:
-            verdict.blame("behind on average", "-", f"{name}: {gap}")
+    judge_means({"left or broken": gaps.cut, "killed": gaps.killed}, verdict)
     _judge_delay(evidence, verdict)
     _judge_sessions(evidence.books, verdict)
     _judge_budgets(evidence, verdict)
@@ -340,6 +338,13 @@ def _judge_bounded(visit: Visit, charge: Row, attempt: Attempt, verdict: Verdict
     age_ms = gap.add(visit.script, attempt, known, end_s)
     if age_ms > gap.window_ms:
         verdict.blame("behind by more than the window", visit.marker, f"{age_ms} ms: {charge} {attempt}")
+
+
+def judge_means(gaps: Mapping[str, Gap], verdict: Verdict) -> None:
+    """What is missing on average, of enough calls."""
+    for name, gap in gaps.items():
+        if len(gap.paced) >= ENOUGH and gap.mean_paced > gap.mean:
+            verdict.blame("behind on average", "-", f"{name}: {gap}")
 
 
 def _judge_told(
