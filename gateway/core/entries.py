@@ -338,6 +338,16 @@ class Booked(Struct, frozen=True):
     amounts: tuple[int, ...]
 
 
+def knows_more(row: LedgerRow, booked: Sequence[Booked]) -> bool:
+    """
+    Whether *row*, drawn up in its process's absence, is of more than what is *booked*, if all of that was so as well.
+
+    A process that was taken for dead may have gone on with a call, and have died of something else later.
+    """
+    there = sum(one.amounts[AMOUNTS.index("completion_tokens")] for one in booked)
+    return row.completion_tokens > there and all(one.state in ("reconciled", "voided") for one in booked)
+
+
 def correction(row: LedgerRow, booked: Sequence[Booked]) -> LedgerRow | None:
     """
     What has to be added to *booked* for it to say what *row* does, the word of the process that served the exchange.

@@ -23,6 +23,7 @@ from gateway.core.entries import (
     SessionRow,
     TraceRow,
     correction,
+    knows_more,
     ledger_rows,
     session_rows,
     trace_row,
@@ -115,17 +116,22 @@ class BookWriter:
         if rows:
             fresh = {request_id for request_id, kind in await _LEDGER.add(connection, rows) if kind == CHARGE}
             charges = [row for row in rows if row.kind == CHARGE]
-            late = [row for row in charges if row.request_id in words and row.request_id not in fresh]
+            late = [row for row in charges if row.request_id not in fresh]
             if late:
-                await self._correct(connection, late)
-                guessed = await self._take_guesses(connection, [row.request_id for row in late])
+                heard = await self._correct(connection, late, words)
+                guessed = await self._take_guesses(connection, heard)
         if marks:
             new = await _TRACES.add(connection, marks)
             added = [mark for mark in marks if (mark.request_id,) in new]
             await _SESSIONS.add(connection, session_rows(added, guessed))
 
-    async def _correct(self, connection: AsyncConnection, late: Sequence[LedgerRow]) -> None:
-        """A process's own word on what was reconciled in its absence: the difference, as rows of their own."""
+    async def _correct(
+        self, connection: AsyncConnection, late: Sequence[LedgerRow], words: Container[str]
+    ) -> Sequence[str]:  # fmt: skip
+        """
+        A process's own word on what was reconciled in its absence, or what more was found of it: the difference, as
+        rows of their own. Whose last word is among *late*.
+        """
         ids = [row.request_id for row in late]
         columns = [ledger.c[name] for name in ("request_id", "attempt", "state", *AMOUNTS)]
         found = await connection.execute(
@@ -134,13 +140,17 @@ class BookWriter:
         booked: dict[str, list[Booked]] = {}
         for request_id, attempt, state, *amounts in found:
             booked.setdefault(request_id, []).append(Booked(attempt, state, tuple(amounts)))
-        corrections = [row for one in late if (row := correction(one, booked.get(one.request_id, [])))]
+        heard = [one for one in late if one.request_id in words or knows_more(one, booked.get(one.request_id, []))]
+        corrections = [row for one in heard if (row := correction(one, booked.get(one.request_id, [])))]
         await _LEDGER.add(connection, corrections)
+        return [one.request_id for one in heard]
 
     async def _take_guesses(self, connection: AsyncConnection, ids: Sequence[str]) -> list[Guessed]:
         """Make room for the traces of *ids*, where those that are there were drawn up in their process's absence."""
         columns = [traces.c[name] for name in Guessed.__struct_fields__]
         theirs = traces.c.request_id.in_(ids), traces.c.note == CRASH
+        if not ids:
+            return []
         found = await connection.execute(delete(traces).where(*theirs).returning(*columns))
         return [Guessed(*row) for row in found]
 

@@ -121,6 +121,23 @@ async def test_a_correction_is_everywhere(tabled: Database) -> None:
     assert await table(tabled, "sessions", "requests, failed, completion_tokens, cost_nano_usd") == [(2, 0, 44, 82_000)]
 
 
+async def test_dead_after_all(tabled: Database) -> None:
+    """A process that was taken for dead goes on, and dies: what was found later counts, less than that does not."""
+    session = {"session_id": "s"}
+
+    def found(tokens: int) -> Receipt:
+        case = Open(Admitted(admission("r1", **session)), {0: 1})
+        return reconcile(case, Progress((1,), tokens), bill_interrupted=True, now_ms=NOW_MS)
+
+    for tokens in (4, 9, 9, 4):
+        await writer(tabled).write(entries(found(tokens)))
+
+    rows = await table(tabled, "ledger", "kind, attempt, completion_tokens, cost_nano_usd")
+    assert [row for row in rows if row[0] != "cost"] == [("charge", -1, 4, 23_000), ("correction", -1, 5, 15_000)]
+    assert await table(tabled, "traces", "request_id, completion_tokens") == [("r1", 9)]
+    assert await table(tabled, "sessions", "requests, completion_tokens, cost_nano_usd") == [(1, 9, 38_000)]
+
+
 async def test_nothing_voided_stays_void(tabled: Database) -> None:
     """Taken for never sent, a call has its attempts and its charge as soon as its process says so."""
     void = reconcile(Open(Admitted(admission("r1"))), None, bill_interrupted=True, now_ms=NOW_MS)
