@@ -82,9 +82,9 @@ class Service:
         if self._workers == 1:
             await self.kill_all()
             return
-        self.kills_s.append(time.time())
         workers = self.workers()
         victim = workers[int(chance * len(workers))]
+        self.kills_s.append(time.time())
         os.kill(victim, signal.SIGKILL)
         async with asyncio.timeout(_SERVING_S):
             while victim in (now := self.workers()) or len(now) < self._workers:  # noqa: ASYNC110 - as above
@@ -92,9 +92,9 @@ class Service:
 
     async def kill_all(self) -> None:
         """SIGKILL for every process of the newest generation at once, as when its host is lost, and the next one."""
-        self.kills_s.append(time.time())
         old = self._gateway
         old.expected_exit = -signal.SIGKILL
+        self.kills_s.append(time.time())
         os.killpg(old.pid, signal.SIGKILL)
         await old.exit_code()
         await self._end(old)

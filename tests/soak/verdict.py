@@ -29,6 +29,7 @@ BACK_S = 0.25  # from the end of an outage until calls pass: a round trip, on a 
 _AMOUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
 RECONCILED_S = 60.0  # reliability C1
 CUT_MEAN, KILLED_MEAN = 2.0, 4.0  # events at a model's pace, by G4
+KILLING_MS = 100  # at the most, from when the time of a kill is noted, which a busy machine may take
 ENOUGH = 5  # calls, to speak of a mean
 PACED_MS = 8  # between two tokens, at least: some 100 in a second, as G4 has it
 
@@ -119,7 +120,7 @@ class Gaps:
 
     def death_s(self, charge: Row, attempt: Attempt) -> float:
         """When the process of *charge* was killed: others may have been, while it went on with this."""
-        after_s = [at_s for at_s in self.kills_s if at_s * 1000 >= charge.admitted_ms]
+        after_s = [at_s for at_s in self.kills_s if at_s * 1000 >= charge.admitted_ms - KILLING_MS]
         if attempt.end == "left":
             return max((at_s for at_s in after_s if at_s <= attempt.over_s), default=attempt.over_s)
         return min(after_s, default=attempt.over_s)
