@@ -254,6 +254,26 @@ async def test_a_connection_that_is_cut(house: House) -> None:
     assert house.redis.keys() == []
 
 
+async def test_what_nobody_waits_for_is_not_sent_again(house: House) -> None:
+    """A call that was refused does not come into the journal when the connection is lost later."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission("r0"))
+
+    house.redis.freeze()
+    with pytest.raises(StoreUnavailable):
+        await keeper.admit(admission("r1"))
+    keeper._pipe.close()
+    await asyncio.sleep(0)
+    waiting = dict(keeper._pipe._waiting)
+    house.redis.thaw()
+    keeper.record(ended("r0"))
+    await keeper.close(SOON_S)
+
+    assert waiting == {}
+    assert house.redis.keys() == []
+
+
 async def test_a_short_silence(house: House) -> None:
     """As of a fork, or of somebody's slow command: calls wait, and none is refused."""
     keeper = house.keeper("one")

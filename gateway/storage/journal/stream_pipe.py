@@ -89,7 +89,8 @@ class Pipe:
         self._quiet_since_s = 0.0  # while there are any
         self._kept: deque[Letter] = deque()
         self._kept_bytes = 0  # of those that are spare
-        self._waiting: dict[Letter, None] = {}  # admissions that are sent when there is somebody to take them
+        self._wanted: set[Letter] = set()  # somebody waits for them
+        self._waiting: dict[Letter, None] = {}  # of these, what is sent when there is somebody to take it
         self._wake, self._is_empty = asyncio.Event(), asyncio.Event()
         self._is_empty.set()
         self._is_registered = self._is_clearing = False
@@ -98,6 +99,7 @@ class Pipe:
 
     def offer(self, letter: Letter) -> None:
         """Send *letter* now, or once Redis answers again. Whoever waits for it withdraws it."""
+        self._wanted.add(letter)
         if self.is_ready:
             self._send(letter)
         else:
@@ -105,6 +107,7 @@ class Pipe:
 
     def withdraw(self, letter: Letter) -> None:
         """Nobody waits for it any more; it may have been sent."""
+        self._wanted.discard(letter)
         self._waiting.pop(letter, None)
 
     def put(self, letter: Letter) -> None:
@@ -168,7 +171,7 @@ class Pipe:
             self._keep(letter)
         elif exc.is_reply:
             letter.failed(exc)
-        else:
+        elif letter in self._wanted:
             self.offer(letter)  # a new connection may be there in time
 
     def _keep(self, letter: Letter) -> None:
