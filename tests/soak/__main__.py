@@ -25,7 +25,7 @@ from .world import Customer, customers
 FULL_CALLS = 100_000
 # For calls of which all have to be decided: 200 of them at once may take longer than 0.1 s on a busy machine.
 PATIENT = {"redis_timeout_ms": 5_000}
-CALM_CALLS, CALM_EVERYDAY = 10_000, 2_000
+CALM_CALLS, CALM_EVERYDAY = 7_000, 1_500
 _COUNTS = {"stores": (EVERYDAY, FULL), "stream": (STREAM_EVERYDAY, STREAM), "alone": (ALONE_EVERYDAY, ALONE)}
 _BUDGET_NANO_USD_PER_CALL = 20_000  # of all calls: a key with a budget meets it in the middle of the run
 

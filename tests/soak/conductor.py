@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from tests.chaos.scenes import PAGE_BYTES
@@ -23,6 +24,7 @@ from .visits import Visit, smooth_visits, visits
 from .world import OPEN, Customer
 
 _OUTAGE_S = (1.0, 3.0)  # the issue's "a few seconds"
+_STEPS = 2
 _SETTLED_S = 1.0  # until the journal and the database have what was told last
 _QUIET_S = 60.0  # reliability C1: an admitted request is settled within 60 s, whatever became of its process
 
@@ -35,7 +37,8 @@ class Order:
     Attributes:
         per_s: Calls that begin in a second, at most.
         counts: How often what is done to the service.
-        calm: Calls that nothing is done to, behind all others: so many to warm up, and as many while memory is watched.
+        calm: Calls that nothing is done to, behind all others: so many to warm up, and as many again twice while memory
+            is watched.
     """
 
     seed: int
@@ -166,16 +169,16 @@ async def _disturb(disturbances: list[Disturbance], stage: Stage, customers: Cus
 
 
 async def _drift(order: Order, stage: Stage, customers: Customers, calls: dict[str, Visit]) -> Growth:
-    """By how much the worker grew that grew most, from when it was warm."""
+    """By how much the worker grew that grew most, once it was warm: steadily, so the smaller of two steps counts."""
     keys = [key for key in stage.keys if key.tier == OPEN]
     resident: list[dict[int, int]] = []
-    for half in range(2):
-        first = order.calls + half * order.calm
+    for step in range(1 + _STEPS):
+        first = order.calls + step * order.calm
         await customers.run(noted(smooth_visits(order.seed, order.calm, keys, first), calls))
         await asyncio.sleep(_SETTLED_S)
         resident.append({pid: _rss(pid) for pid in stage.service.workers()})
-    before, after = resident
-    return Growth(max(after[pid] - before[pid] for pid in before), order.calm // len(before))
+    grown = [min(after[pid] - before[pid] for before, after in pairwise(resident)) for pid in resident[0]]
+    return Growth(max(grown), order.calm // len(grown))
 
 
 def _rss(pid: int) -> int:
