@@ -68,8 +68,9 @@ class Service:
                     await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
-        """SIGTERM, and everything that has to hold of how a generation ends."""
-        await self._end(self._gateway)
+        """SIGTERM, and everything that has to hold of how a generation ends, if there is one."""
+        if self._gateway in self._alive:
+            await self._end(self._gateway)
 
     async def roll(self) -> None:
         """The next generation takes the customers over, then the old one is told to go."""
