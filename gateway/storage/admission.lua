@@ -444,9 +444,16 @@ local function load()
   note_done(one, {unpack(ARGV, 10)})
   one.used, one.loaded = tonumber(ARGV[9]), true
   local pending, ids = call('HGETALL', beside(one, 'pending')), {}
-  for at = 1, #pending, 2 do
-    ids[#ids + 1] = pending[at]
-    if not is_done(one, pending[at]) then one.used = one.used + tonumber(pending[at + 1]) end
+  for at = 1, #pending, WORDS do  -- a command for many again
+    local some = {}
+    for place = at, min(at + WORDS, #pending) - 1, 2 do some[#some + 1] = pending[place] end
+    local until_ms = one.done and call('HMGET', done, unpack(some)) or {}
+    for nth, request in ipairs(some) do
+      if tonumber(until_ms[nth] or 0) <= now then
+        one.used = one.used + tonumber(pending[at + 2 * nth - 1])
+        ids[#ids + 1] = request
+      end
+    end
   end
   note_done(one, ids)
   call('PEXPIRE', done, DONE)

@@ -207,3 +207,20 @@ async def test_pieces_that_are_gone() -> None:
         await ask(last)
 
         assert await used(ask) is None
+
+
+async def test_many_that_were_booked_before() -> None:
+    """Of more calls than one command names, told before their counter is loaded, those count that the ledger has not;
+    told once more, none does."""
+    calls = {f"r{nano_usd}": nano_usd for nano_usd in range(2 * IDS_AT_ONCE + 1)}
+    charged = [name for name, nano_usd in calls.items() if nano_usd % 2]
+    async with asked() as ask:
+        epoch = int((await ask(tick("run")))[0])
+        for _ in range(2):
+            for name, nano_usd in calls.items():
+                told = settle(Open(name, parts=(Part(BUSY, 0, 0),), epoch=1), Spent(nano_usd=nano_usd))
+                await ask._link.ask(*evalsha(told), timeout_s=30.0)
+            for step in load_in_pieces(BUSY, 0, 1_000_000, charged, epoch=epoch):
+                await ask(step)
+
+        assert await used(ask) == 1_000_000 + sum(range(0, len(calls), 2))
