@@ -148,7 +148,7 @@ local function taken_hold(request)
 end
 
 -- Guesses: what another process has booked for a request whose own seemed to be dead, until that has a word to say.
--- In lines: name, period, is_money, amount of each account.
+-- In lines: until when it is known; name, period, is_money, amount of each account.
 local function guess_key(request)
   return PREFIX .. 'guess:' .. epoch .. ':' .. request
 end
@@ -157,11 +157,12 @@ local function taken_guess(request)
   local text = call('GET', guess_key(request))
   if not text then return {} end
   call('DEL', guess_key(request))
-  return lines_of(text)
+  local guess = lines_of(text)
+  return tonumber(guess[1]) > now and guess or {}
 end
 
 local function guessed(guess, one, name)
-  for at = 1, #guess, 4 do
+  for at = 2, #guess, 4 do
     if guess[at] == name and tonumber(guess[at + 1]) == one.period then return tonumber(guess[at + 3]) end
   end
   return nil
@@ -179,14 +180,14 @@ end
 
 -- *fields* from *first* on are accounts by four: of a hold, or of an earlier guess.
 local function note_guess(request, fields, first, spent)
-  local lines = {}
+  local lines = {whole(now + DONE)}
   for at = first, #fields, 4 do
     lines[#lines + 1] = fields[at]
     lines[#lines + 1] = fields[at + 1]
     lines[#lines + 1] = fields[at + 2]
     lines[#lines + 1] = whole(spent[fields[at + 2]])
   end
-  if #lines > 0 then call('SET', guess_key(request), table.concat(lines, '\n'), 'PX', DONE) end
+  if #lines > 1 then call('SET', guess_key(request), table.concat(lines, '\n'), 'PX', DONE) end
 end
 
 -- Books *spent*, or where there is none what was held.
@@ -359,14 +360,14 @@ local function settle()
     close_hold(request, fields, spent, guess)
     if not is_own then note_guess(request, fields, 5, spent) end
   elseif #guess > 0 then
-    for at = 1, #guess, 4 do
+    for at = 2, #guess, 4 do
       local one = stored(guess[at])
       if one and one.period == tonumber(guess[at + 1]) then
         book_for(one, guess[at], request, spent[guess[at + 2]], guess)
         write(one)
       end
     end
-    if not is_own then note_guess(request, guess, 1, spent) end
+    if not is_own then note_guess(request, guess, 2, spent) end
   elseif ARGV[8] ~= epoch then
     for at = 9, #ARGV, 4 do
       local one = tally(ARGV[at], ARGV[at + 1])

@@ -11,7 +11,7 @@ from gateway.storage.redis_script import EPOCH_KEY
 WRONG_TYPE = "WRONGTYPE"  # the code of Redis's reply to a command on a key of another kind
 _PREFIX = EPOCH_KEY.removesuffix("epoch")
 _AT_ONCE = 1000  # names in one step of the search: some 0.5 ms of Redis's time
-# By what a name says, as `admission.lua` has them; of an account, its members end in `:done:` and two numbers.
+# By what a name begins with, as `admission.lua` has them; what stands beside an account is a hash like that itself.
 _KINDS = {
     "epoch": "hash", "tick": "string", "open": "zset", "minute": "hash", "running": "zset", "hold": "string",
     "guess": "string", "account": "hash",
@@ -31,7 +31,7 @@ async def clear(link: Link, *, timeout_s: float) -> list[tuple[str, str]]:
         cursor, names = await link.ask("SCAN", cursor, "MATCH", f"{_PREFIX}*", "COUNT", _AT_ONCE, timeout_s=timeout_s)
         kinds = await asyncio.gather(*[link.ask("TYPE", name, timeout_s=timeout_s) for name in names])
         for name, kind in zip(names, kinds, strict=True):
-            if (ours := _kind_of(name)) is not None and kind not in ("none", ours):
+            if (ours := kind_of(name)) is not None and kind not in ("none", ours):
                 new_name = f"{_PREFIX}aside:{time.time_ns():x}:{name.removeprefix(_PREFIX)}"
                 await link.ask("RENAME", name, new_name, timeout_s=timeout_s)
                 moved.append((name, new_name))
@@ -42,7 +42,6 @@ async def clear(link: Link, *, timeout_s: float) -> list[tuple[str, str]]:
     return moved
 
 
-def _kind_of(name: str) -> str | None:
-    """None of a name that the counters do not have."""
-    what, _, rest = name.removeprefix(_PREFIX).partition(":")
-    return "zset" if what == "account" and ":done:" in rest else _KINDS.get(what)
+def kind_of(name: str) -> str | None:
+    """What has to be under *name*; None where the counters have no such name."""
+    return _KINDS.get(name.removeprefix(_PREFIX).partition(":")[0])
