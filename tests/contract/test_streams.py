@@ -462,6 +462,7 @@ async def test_what_is_held_of_the_dead(house: House, monkeypatch: pytest.Monkey
     dead.record(ended("old", settled_ms=int(NOW_S * 1000) - 61_000))
     await asyncio.sleep(0.3)  # it is written
     await stop(dead)
+    dead._pipe.close()
     await dead._store.close()
     house.counters.held = {"writer-dead": ["old", "unrecorded"]}
     house.shelf.is_away = False
