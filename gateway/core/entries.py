@@ -16,8 +16,11 @@ from gateway.core.booking import Booking
 from gateway.core.receipt import Receipt
 from gateway.core.usage import NO_USAGE, Usage
 
-CHARGE, COST, CORRECTION = "charge", "cost", "correction"
+CHARGE, COST, CORRECTION, COST_CORRECTION = "charge", "cost", "correction", "cost_correction"
+CHARGED = (CHARGE, CORRECTION)  # what a customer pays; costs are what providers take from us
 CHARGE_ATTEMPT = -1  # attempts of providers count from 0; corrections go on downwards
+# An attempt's second correction is numbered by so much more than the first, and so on: more than any call makes.
+COSTS_APART = 1_000
 FAILED = ("rejected", "failed", "interrupted")
 AMOUNTS = (
     "prompt_tokens",
@@ -331,7 +334,7 @@ def _session(traces: list[TraceRow]) -> SessionRow:
 
 
 class Booked(Struct, frozen=True):
-    """What the ledger has of a charge, or of a correction of it."""
+    """What the ledger has of a charge or of an attempt's cost, or of a correction of it."""
 
     attempt: int
     state: str
@@ -352,7 +355,8 @@ def correction(row: LedgerRow, booked: Sequence[Booked]) -> LedgerRow | None:
     """
     What has to be added to *booked* for it to say what *row* does, the word of the process that served the exchange.
 
-    None where that is nothing, or what is booked is such a word itself: the first one stands.
+    None where that is nothing, or what is booked is such a word itself: the first one stands. Costs are corrected as
+    charges are, each attempt's for itself.
     """
     if not any(one.state in ("reconciled", "voided") for one in booked):
         return None
@@ -360,6 +364,10 @@ def correction(row: LedgerRow, booked: Sequence[Booked]) -> LedgerRow | None:
     missing = {name: getattr(row, name) - there for name, there in zip(AMOUNTS, sums, strict=True)}
     if not any(missing.values()):
         return None
-    kinds = [one.attempt for one in booked]
-    number = min(kinds) - 1 if len(kinds) > 1 else min(kinds)
+    numbers = [one.attempt for one in booked]
+    again = len(numbers) > 1
+    if row.kind == COST:
+        number = max(numbers) + COSTS_APART if again else row.attempt
+        return replace(row, kind=COST_CORRECTION, attempt=number, **missing)
+    number = min(numbers) - 1 if again else min(numbers)
     return replace(row, kind=CORRECTION, attempt=number, reserved_nano_usd=0, **missing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gateway.core.entries import CHARGED
 from gateway.core.money import format_nano
 from gateway.core.reading import Dimension, Figures, Group, Row
 
@@ -46,7 +47,7 @@ def session_view(row: Row) -> dict[str, Any]:
 
 def receipt_view(request_id: str, rows: Sequence[Row]) -> dict[str, Any]:
     """What *rows*, of charges and corrections, and of costs where the reader may see them, make a request cost."""
-    charged = [row for row in rows if row["kind"] != "cost"]
+    charged = [row for row in rows if row["kind"] in CHARGED]
     told: dict[str, Any] = {
         "request_id": request_id,
         "cost_usd": format_nano(sum(row["cost_nano_usd"] for row in charged)),

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, Text, case, func, literal, literal_column, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.core.entries import CHARGED
 from gateway.core.reading import DAY_MS, FIGURES, Dimension, Figures, Group, UsageAsked, UsageReport
 from gateway.storage.tables import ledger, traces
 
-CHARGED = ("charge", "correction")  # what a customer pays; costs are what providers take from us
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A call whose trace is gone, or never came, counts among those that have no such value: sums are the ledger's.

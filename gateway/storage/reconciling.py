@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Integer, Row, Select, case, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.core.entries import COST, COST_CORRECTION, COSTS_APART
 from gateway.core.reading import DAY_MS
 from gateway.core.reconciling import AMOUNTS, Counted, Place
 from gateway.storage.reading_usage import DAY, EPOCH
@@ -25,10 +26,9 @@ async def count_days(
     days = sorted({place[0] for place in places})
     wanted = {datetime.fromisoformat(day).replace(tzinfo=UTC) for day in days}
     first, last = ((at - EPOCH) // timedelta(milliseconds=1) for at in (min(wanted), max(wanted)))
-    chosen = _costs(DAY, ledger.c.provider_model, provider=provider).where(
-        ledger.c.admitted_ms >= first, ledger.c.admitted_ms < last + DAY_MS
-    )
-    found = (await connection.execute(chosen.group_by(DAY, ledger.c.provider_model))).all()
+    of_days = ledger.c.admitted_ms >= first, ledger.c.admitted_ms < last + DAY_MS
+    chosen = _costs(("day", "provider_model"), *of_days, provider=provider)
+    found = (await connection.execute(chosen)).all()
     places_of = (((EPOCH + timedelta(days=row[0])).date().isoformat(), row[1] or "") for row in found)
     return {place: _counted(row[2:]) for place, row in zip(places_of, found, strict=True) if place[0] in days}
 
@@ -46,9 +46,9 @@ async def count_ids(connection: AsyncConnection, places: Sequence[Place], provid
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
         answers = await _answers(connection, batch)
-        chosen = _costs(ledger.c.request_id, ledger.c.provider, func.min(ledger.c.admitted_ms), provider=provider)
-        chosen = chosen.where(ledger.c.request_id.in_({*batch, *answers}))
-        for row in await connection.execute(chosen.group_by(ledger.c.request_id, ledger.c.provider)):
+        of_batch = ledger.c.request_id.in_({*batch, *answers})
+        chosen = _costs(("request_id", "provider", "admitted_ms"), of_batch, provider=provider)
+        for row in await connection.execute(chosen):
             request_id, served_by, at_ms, *sums = row
             seen.add(request_id)
             times.append(at_ms)
@@ -72,18 +72,34 @@ async def _between(
     connection: AsyncConnection, span_ms: tuple[int, int], provider: str | None, seen: Container[str]
 ) -> dict[Place, Counted]:
     """What else the ledger has from the first to the last of what was looked for."""
-    chosen = _costs(ledger.c.request_id, provider=provider).where(ledger.c.admitted_ms.between(*span_ms))
-    found = await connection.stream(chosen.group_by(ledger.c.request_id))
+    chosen = _costs(("request_id",), ledger.c.admitted_ms.between(*span_ms), provider=provider)
+    found = await connection.stream(chosen)
     return {(row[0],): _counted(row[1:]) async for row in found if row[0] not in seen}
 
 
-def _costs(*by: ColumnElement[Any], provider: str | None) -> Select[Any]:
-    # Attempts that nobody bills are in the ledger too, at nothing; providers do not count them.
-    is_billed = (ledger.c.prompt_tokens > 0) | (ledger.c.completion_tokens > 0) | (ledger.c.cost_nano_usd > 0)
-    is_uncertain = case((ledger.c.basis != "provider_final", 1), else_=0)
-    sums = (func.count(), *(func.sum(ledger.c[name]) for name in _TOKENS), func.sum(is_uncertain))
-    chosen = select(*by, *sums).where(ledger.c.kind == "cost", is_billed)
-    return chosen if provider is None else chosen.where(ledger.c.provider == provider)
+def _costs(by: Sequence[str], *which: ColumnElement[bool], provider: str | None) -> Select[Any]:
+    """
+    Counts of attempts by columns of `_attempts`, which they begin with.
+
+    Attempts that nobody bills are in the ledger too, at nothing; providers do not count them.
+    """
+    own = () if provider is None else (ledger.c.provider == provider,)
+    of = _attempts(*which, *own).subquery().c
+    is_billed = (of.prompt_tokens > 0) | (of.completion_tokens > 0) | (of.cost_nano_usd > 0)
+    sums = (func.count(), *(func.sum(of[name]) for name in _TOKENS), func.sum(of.is_uncertain))
+    places = [of[name] for name in by]
+    return select(*places, *sums).where(is_billed).group_by(*places)
+
+
+def _attempts(*which: ColumnElement[bool]) -> Select[Any]:
+    """What attempts cost, their corrections with them; certain as soon as one row is the provider's own last word."""
+    places = (
+        ledger.c.request_id, ledger.c.provider, ledger.c.provider_model, ledger.c.admitted_ms, DAY.label("day"),
+    )  # fmt: skip
+    is_uncertain = func.min(case((ledger.c.basis != "provider_final", 1), else_=0)).label("is_uncertain")
+    sums = [func.sum(ledger.c[name]).label(name) for name in _TOKENS]
+    chosen = select(*places, *sums, is_uncertain).where(ledger.c.kind.in_((COST, COST_CORRECTION)), *which)
+    return chosen.group_by(*places, ledger.c.attempt % literal_column(str(COSTS_APART), Integer))
 
 
 def _counted(sums: Row[Any] | Sequence[Any]) -> Counted:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import Scope
-from gateway.core.entries import CHARGE, CORRECTION
+from gateway.core.entries import CHARGED
 from gateway.core.ports import Booked
 from gateway.storage.tables import ledger
 
@@ -30,7 +30,7 @@ _OWNERS: Mapping[Scope, ColumnElement[str | None]] = {
 def charged_to(scope: Scope, owner: str, since_ms: int) -> ColumnElement[bool]:
     """The rows of the ledger that *owner* has to pay for, of calls admitted from *since_ms* on."""
     return and_(
-        _OWNERS[scope] == owner, ledger.c.admitted_ms >= since_ms, ledger.c.kind.in_((CHARGE, CORRECTION))
+        _OWNERS[scope] == owner, ledger.c.admitted_ms >= since_ms, ledger.c.kind.in_(CHARGED)
     )
 
 

@@ -100,8 +100,8 @@ ledger = Table(
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("request_id", Text, nullable=False),
-    Column("attempt", Integer, nullable=False),  # from 0; of charges and corrections: -1 and on downwards
-    Column("kind", Text, nullable=False),  # charge: the customer's; cost: a provider's; correction
+    Column("attempt", Integer, nullable=False),  # from 0; of charges and their corrections: -1 and on downwards
+    Column("kind", Text, nullable=False),  # charge: the customer's; cost: a provider's; correction, cost_correction
     Column("state", Text, nullable=False),  # settled, voided, reconciled
     Column("basis", Text, nullable=False),
     Column("tenant", Text, nullable=False),

@@ -10,19 +10,21 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     FromClause,
+    Integer,
     ScalarSelect,
     Select,
     Subquery,
     and_,
     exists,
     func,
+    literal_column,
     or_,
     select,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import session_key
-from gateway.core.entries import CHARGE, CORRECTION
+from gateway.core.entries import CHARGED, COST, COST_CORRECTION, COSTS_APART
 from gateway.storage.retention import ERASED
 from gateway.storage.tables import audit, ledger, sessions, traces
 
@@ -32,7 +34,6 @@ MAX_EXAMPLES = 20  # of what a check found; the count is of all
 SESSIONS_AT_ONCE = 200  # in one statement, as conditions of their own
 SLACK_MS = 60_000  # more than the clocks of two hosts that are looked after are apart
 
-_PAID = (CHARGE, CORRECTION)
 _AMOUNTS = ("cost_nano_usd", "weighted_tokens")
 _charges = ledger.alias("charges")
 _IS_CHARGE = _charges.c.kind == "charge"
@@ -95,14 +96,19 @@ def checks(traces_since_ms: int) -> tuple[Check, ...]:
                 *(_paid(name) != traces.c[name] for name in _AMOUNTS),
             )),
         ),
-        Check("mismatch", "a charge and its corrections are not below nothing", _below_nothing()),
+        Check("mismatch", "a charge and its corrections are not below nothing", _below_nothing(CHARGED)),
+        Check(
+            "mismatch", "an attempt's cost and its corrections are not below nothing",
+            _below_nothing((COST, COST_CORRECTION), _charges.c.attempt % literal_column(str(COSTS_APART), Integer)),
+        ),
         Check("mismatch", "a session's totals are those of its traces", _sessions_beside_traces(traces_since_ms)),
     )  # fmt: skip
 
 
 def _paid(name: str) -> ScalarSelect[Any]:
     """The sum over a trace's charge and its corrections: traces say what the last word of the call's process was."""
-    paid = select(func.sum(ledger.c[name])).where(ledger.c.request_id == traces.c.request_id, ledger.c.kind.in_(_PAID))
+    is_its_own = ledger.c.request_id == traces.c.request_id
+    paid = select(func.sum(ledger.c[name])).where(is_its_own, ledger.c.kind.in_(CHARGED))
     return paid.correlate(traces).scalar_subquery()
 
 
@@ -121,10 +127,11 @@ def _without_charge() -> Select[Any]:
     return select(other.c.request_id).where(other.c.kind != "charge", ~exists(charged)).distinct()
 
 
-def _below_nothing() -> Select[Any]:
+def _below_nothing(kinds: Sequence[str], *by: ColumnElement[Any]) -> Select[Any]:
+    """Requests of which rows of *kinds*, those of a request together, or of the same *by* of it, are less than none."""
     sums = (func.sum(_charges.c[name]) < 0 for name in _AMOUNTS)
     request_id = _charges.c.request_id
-    return select(request_id).where(_charges.c.kind.in_(_PAID)).group_by(request_id).having(or_(*sums))
+    return select(request_id).where(_charges.c.kind.in_(kinds)).group_by(request_id, *by).having(or_(*sums))
 
 
 def _sessions_beside_traces(since_ms: int) -> Select[Any]:
@@ -199,6 +206,6 @@ async def _charged(connection: AsyncConnection, batch: Sequence[Any]) -> dict[st
         for row in batch
     ]
     chosen = select(ledger.c.session_key, func.sum(ledger.c.cost_nano_usd)).where(
-        ledger.c.kind.in_(_PAID), or_(*own), or_(traced, ~_erased_since(ledger))
+        ledger.c.kind.in_(CHARGED), or_(*own), or_(traced, ~_erased_since(ledger))
     )
     return {key: int(cost) for key, cost in await connection.execute(chosen.group_by(ledger.c.session_key))}

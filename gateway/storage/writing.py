@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.core.entries import (
     AMOUNTS,
     CHARGE,
-    CORRECTION,
+    CHARGED,
+    COSTS_APART,
     Booked,
     Guessed,
     LedgerRow,
@@ -115,8 +116,7 @@ class BookWriter:
         guessed: list[Guessed] = []
         if rows:
             fresh = {request_id for request_id, kind in await _LEDGER.add(connection, rows) if kind == CHARGE}
-            charges = [row for row in rows if row.kind == CHARGE]
-            late = [row for row in charges if row.request_id not in fresh]
+            late = [row for row in rows if row.request_id not in fresh]
             if late:
                 heard = await self._correct(connection, late, words)
                 guessed = await self._take_guesses(connection, heard)
@@ -130,20 +130,26 @@ class BookWriter:
     ) -> Sequence[str]:  # fmt: skip
         """
         A process's own word on what was reconciled in its absence, or what more was found of it: the difference, as
-        rows of their own. Whose last word is among *late*.
+        rows of their own, of charges and of costs. Whose last word is among *late*.
         """
-        ids = [row.request_id for row in late]
-        columns = [ledger.c[name] for name in ("request_id", "attempt", "state", *AMOUNTS)]
+        charges = [row for row in late if row.kind == CHARGE]
+        columns = [ledger.c[name] for name in ("request_id", "kind", "attempt", "state", *AMOUNTS)]
         found = await connection.execute(
-            select(*columns).where(ledger.c.request_id.in_(ids), ledger.c.kind.in_((CHARGE, CORRECTION)))
+            select(*columns).where(ledger.c.request_id.in_([row.request_id for row in charges]))
         )
-        booked: dict[str, list[Booked]] = {}
-        for request_id, attempt, state, *amounts in found:
-            booked.setdefault(request_id, []).append(Booked(attempt, state, tuple(amounts)))
-        heard = [one for one in late if one.request_id in words or knows_more(one, booked.get(one.request_id, []))]
-        corrections = [row for one in heard if (row := correction(one, booked.get(one.request_id, [])))]
-        await _LEDGER.add(connection, corrections)
-        return [one.request_id for one in heard]
+        booked: dict[tuple[str, int | None], list[Booked]] = {}
+        for request_id, kind, attempt, state, *amounts in found:
+            item = _item(request_id, kind, attempt)
+            booked.setdefault(item, []).append(Booked(attempt, state, tuple(amounts)))
+        heard = {
+            request_id
+            for one in charges
+            if (request_id := one.request_id) in words or knows_more(one, booked.get((request_id, None), ()))
+        }
+        said = [row for row in late if row.request_id in heard]
+        corrections = [correction(row, booked.get(_item(row.request_id, row.kind, row.attempt), ())) for row in said]
+        await _LEDGER.add(connection, [row for row in corrections if row is not None])
+        return sorted(heard)
 
     async def _take_guesses(self, connection: AsyncConnection, ids: Sequence[str]) -> list[Guessed]:
         """Make room for the traces of *ids*, where those that are there were drawn up in their process's absence."""
@@ -153,6 +159,11 @@ class BookWriter:
             return []
         found = await connection.execute(delete(traces).where(*theirs).returning(*columns))
         return [Guessed(*row) for row in found]
+
+
+def _item(request_id: str, kind: str, attempt: int) -> tuple[str, int | None]:
+    """What a row of the ledger says something of: the charge of a request, or one attempt's cost."""
+    return request_id, None if kind in CHARGED else attempt % COSTS_APART
 
 
 def _one_each(entries: Iterable[Entry]) -> list[Entry]:

@@ -174,7 +174,8 @@ async def test_receipts(tabled: Database) -> None:
     panel = charge(request_id=f"{request_id(1)}-a_B", key_id=ACME)
     others = charge(request_id=request_id(2), key_id="key_00000000cccc")
     correction = {**one, "attempt": -2, "kind": "correction", "cost_nano_usd": -500, "weighted_tokens": -2}
-    await fill(tabled, ledger_rows=[one, cost(one, cost_nano_usd=1), correction, panel, others])
+    more = cost(one, kind="cost_correction", cost_nano_usd=1)
+    await fill(tabled, ledger_rows=[one, cost(one, cost_nano_usd=1), correction, more, panel, others])
     path = f"receipts/{request_id(1)}"
 
     async with reading(tabled) as desk:
@@ -187,7 +188,7 @@ async def test_receipts(tabled: Database) -> None:
     assert (to_caller["cost_usd"], to_caller["weighted_tokens"]) == ("0.000097", 70)
     assert to_caller == to_reader
     assert [entry["kind"] for entry in to_caller["entries"]] == ["charge", "correction"]
-    assert [entry["kind"] for entry in to_operator["entries"]] == ["charge", "cost", "correction"]
+    assert [entry["kind"] for entry in to_operator["entries"]] == ["charge", "cost", "correction", "cost_correction"]
     assert to_operator["cost_usd"] == to_caller["cost_usd"]
     assert of_panel["request_id"] == f"{request_id(1)}-a_B"
     assert of_other_key == (404, "not_found", None)

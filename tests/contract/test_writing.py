@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple, replace
 from sqlalchemy import text
 
+from gateway.core.booking import Sent
 from gateway.core.journal import Admitted, Open, Progress, Settled, decode, encode, reconcile
 from gateway.core.receipt import Receipt
-from gateway.core.usage import Usage
+from gateway.core.reconciling import Counted
+from gateway.core.usage import NO_USAGE, Usage
 from gateway.storage.database import Database
 from gateway.storage.journal.carrying import Carrier, CarrierReports
+from gateway.storage.reconciling import count_days, count_ids
 from gateway.storage.spending import SqlSpending
+from gateway.storage.verifying import verify
 from gateway.storage.writing import BookWriter, Entry
 from tests.unit.admissions import admission, ended
 
@@ -94,9 +99,12 @@ async def test_corrections(tabled: Database) -> None:
     await writer(tabled).write(entries(ended("r1", Usage(11, 22), 41_000), left_open("r1", 4)))
 
     rows = await table(tabled, "ledger", "kind, attempt, state, completion_tokens, cost_nano_usd")
-    assert [row for row in rows if row[0] != "cost"] == [
+    assert rows == [
         ("charge", -1, "reconciled", 4, 23_000),
         ("correction", -1, "settled", 18, 18_000),
+        ("cost", 0, "reconciled", 4, 23_000),
+        ("cost", 1, "settled", 22, 41_000),
+        ("cost_correction", 0, "settled", -4, -23_000),
     ]
 
 
@@ -133,9 +141,43 @@ async def test_dead_after_all(tabled: Database) -> None:
         await writer(tabled).write(entries(found(tokens)))
 
     rows = await table(tabled, "ledger", "kind, attempt, completion_tokens, cost_nano_usd")
-    assert [row for row in rows if row[0] != "cost"] == [("charge", -1, 4, 23_000), ("correction", -1, 5, 15_000)]
+    assert rows == [
+        ("charge", -1, 4, 23_000), ("correction", -1, 5, 15_000),
+        ("cost", 0, 4, 23_000), ("cost_correction", 0, 5, 15_000),
+    ]  # fmt: skip
     assert await table(tabled, "traces", "request_id, completion_tokens") == [("r1", 9)]
     assert await table(tabled, "sessions", "requests, completion_tokens, cost_nano_usd") == [(1, 9, 38_000)]
+
+
+async def test_costs_have_the_last_word(tabled: Database) -> None:
+    """What a provider bills is counted as its process said in the end, however often it was guessed before (USE-19)."""
+    sent = (Sent(0, "azure", "gpt-x", "cloud_direct", "SG", "ok", Usage(11, 22), "provider_final", 41_000),)
+    own = ended("r1", Usage(11, 22), 41_000)
+    assert own.booking is not None
+    own = replace(own, booking=replace(own.booking, sent=sent))
+    refused = ended("r2", NO_USAGE, 0, outcome="failed")
+    assert refused.booking is not None
+    refused = replace(refused, booking=replace(refused.booking, sent=(Sent(*astuple(sent[0])[:5], "failed"),)))
+    case = Open(Admitted(admission("r1")), {0: 0})
+    for tokens in (4, 9):
+        guess = reconcile(case, Progress((0,), tokens), bill_interrupted=True, now_ms=NOW_MS)
+        await writer(tabled).write(entries(guess))
+    case = Open(Admitted(admission("r2")), {0: 0})
+    await writer(tabled).write(entries(reconcile(case, Progress((0,), 3), bill_interrupted=True, now_ms=NOW_MS)))
+
+    for _ in range(2):
+        await writer(tabled).write(entries(own, refused))
+
+    rows = await table(tabled, "ledger", "request_id, attempt, completion_tokens, kind")
+    assert {row for row in rows if row[3].startswith("cost")} == {
+        ("r1", 0, 4, "cost"), ("r1", 0, 5, "cost_correction"), ("r1", 1000, 13, "cost_correction"),
+        ("r2", 0, 3, "cost"), ("r2", 0, -3, "cost_correction"),
+    }  # fmt: skip
+    place = ("1970-01-01", "gpt-x")
+    expected = Counted(1, 11, 22, 0, 0, 41_000, uncertain=0)
+    assert await tabled.read(lambda found: count_days(found, [place], None)) == {place: expected}
+    assert await tabled.read(lambda found: count_ids(found, [("r1",)], "azure")) == {("r1",): expected}
+    assert [one for one in await tabled.read(lambda found: verify(found, 0)) if "cost" in one.rule and one.count] == []
 
 
 async def test_nothing_voided_stays_void(tabled: Database) -> None:

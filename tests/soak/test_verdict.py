@@ -286,13 +286,16 @@ def test_errors_of_outages(event: str, second: int, is_problem: bool) -> None:
 
 
 def test_corrected() -> None:
-    """A charge and its corrections count together."""
+    """A charge and its corrections count together, and so do an attempt's cost and what was corrected of it."""
     booked = altered(CHARGES[0], state="reconciled", completion_tokens=TOKENS - 2, cost_nano_usd=COST - 50)
     more = altered(
         CHARGES[0], kind="correction", attempt=-2, prompt_tokens=0, cached_tokens=0, completion_tokens=2,
         weighted_tokens=0, cost_nano_usd=50,
     )  # fmt: skip
-    books = replace(GOOD.books, ledger=(booked, more, *CHARGES[1:], *COSTS))
+    guess = altered(COSTS[0], state="reconciled", completion_tokens=0, cost_nano_usd=0)
+    rest = altered(COSTS[0], kind="cost_correction", prompt_tokens=0, cached_tokens=0)
+    again = altered(rest, attempt=1_000, completion_tokens=0, cost_nano_usd=0)
+    books = replace(GOOD.books, ledger=(booked, more, *CHARGES[1:], again, rest, guess, *COSTS[1:]))
 
     assert rules(replace(GOOD, books=books)) == set()
 

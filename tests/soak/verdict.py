@@ -26,6 +26,8 @@ CUT_WINDOW_MS = KILLED_WINDOW_MS = 500
 # Of a process whose progress reaches its journal with a lease's renewal, each second (reliability, 5.4, has 1 to 2).
 RENEWED_WINDOW_MS = 1_000 + 2 * KILLED_WINDOW_MS
 BACK_S = 0.25  # from the end of an outage until calls pass: a round trip, on a machine that wakes up as a whole
+CHARGED = ("charge", "correction")
+COSTS_APART = 1_000  # between the numbers of an attempt's corrections, as docs/ledger.md has it
 _AMOUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
 RECONCILED_S = 60.0  # reliability C1
 CUT_MEAN, KILLED_MEAN = 2.0, 4.0  # events at a model's pace, by G4
@@ -212,7 +214,10 @@ def _accounts(evidence: Evidence, verdict: Verdict) -> dict[str, list[Account]]:
     for trace in evidence.books.traces:
         by_request[trace.request_id].trace = trace
     for row in evidence.books.ledger:
-        (by_request[row.request_id].costs if row.kind == "cost" else by_request[row.request_id].charges).append(row)
+        account = by_request[row.request_id]
+        (account.charges if row.kind in CHARGED else account.costs).append(row)
+    for account in by_request.values():
+        account.costs = _corrected(account.costs)
     by_marker: dict[str, list[Account]] = defaultdict(list)
     names = {told.request_id: told.marker for told in evidence.told if told.request_id}
     for request_id, account in by_request.items():
@@ -223,6 +228,17 @@ def _accounts(evidence: Evidence, verdict: Verdict) -> dict[str, list[Account]]:
         elif account.costs or any(row.cost_nano_usd for row in account.charges):
             verdict.blame("row without a call", request_id, account)
     return dict(by_marker)
+
+
+def _corrected(costs: Sequence[Row]) -> list[Row]:
+    """A row for each attempt, what was found out later of it added."""
+    by_attempt: dict[int, list[Row]] = defaultdict(list)
+    for row in sorted(costs, key=lambda row: (row.attempt, row.kind)):
+        by_attempt[row.attempt % COSTS_APART].append(row)
+    return [
+        altered(rows[0], **{name: sum(getattr(row, name) for row in rows) for name in _AMOUNTS})
+        for rows in by_attempt.values()
+    ]
 
 
 def _by_marker(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
@@ -410,7 +426,7 @@ def _judge_sessions(books: Books, verdict: Verdict) -> None:
 def _judge_budgets(evidence: Evidence, verdict: Verdict) -> None:
     spent: dict[str, int] = defaultdict(int)
     for row in evidence.books.ledger:
-        if row.kind != "cost":
+        if row.kind in CHARGED:
             spent[row.key_id] += row.cost_nano_usd
     for key_id, limit in evidence.budgets.items():
         verdict.figures[f"spent of the budget of {key_id}"] = f"{spent[key_id]} of {limit} nano-USD"

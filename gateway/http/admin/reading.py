@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
+from gateway.core.entries import CHARGED
 from gateway.core.errors import INVALID_REQUEST, NOT_FOUND, GatewayError
 from gateway.core.reading import Books, Row, SessionsAsked, TracesAsked, UsageAsked, UsageReport
 from gateway.core.views import entry_view, group_view, receipt_view, session_view, trace_view, usage_sheet
@@ -178,4 +179,4 @@ def _traces_page(asked: AdminRequest, rows: Sequence[Row], entry: dict[str, obje
 
 def _shown(asked: AdminRequest, rows: Sequence[Row]) -> list[Row]:
     """What providers take from the house is for its operators."""
-    return [row for row in rows if asked.is_operator or row["kind"] != "cost"]
+    return [row for row in rows if asked.is_operator or row["kind"] in CHARGED]
