@@ -110,6 +110,10 @@ class Tasks:
         if exc is not None:
             self._report(task.get_name(), exc)
 
+    def tell(self, name: str, exc: Exception) -> None:
+        """Report *exc* as that of the task *name*, which lives on."""
+        self._report(name, exc)
+
     async def drain(self, timeout_s: float) -> None:
         """
         Wait until no task is left, those spawned meanwhile included; after *timeout_s* cancel the rest and wait for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 import pytest_asyncio
@@ -20,6 +20,7 @@ from gateway.storage.journal.spool import Reports
 from gateway.storage.journal.stream_pipe import Letter
 from gateway.storage.journal.stream_store import StreamStore
 from gateway.storage.journal.streams import StreamKeeper, StreamReports, StreamRules
+from gateway.storage.writing import Entry
 from tests.support.redis import Redis, server
 from tests.unit.admissions import ONE, admission, ended
 from tests.unit.storage.journal.test_keeping import NOW_S, SOON_S, Counters, Shelf
@@ -42,7 +43,8 @@ class House:
         self.counters = Counters()
         self.adopted: list[tuple[str, int, int]] = []
         self.displaced: list[tuple[str, str]] = []
-        self._tasks = Tasks(lambda name, exc: None)
+        self.crashes: list[tuple[str, BaseException]] = []
+        self._tasks = Tasks(lambda name, exc: self.crashes.append((name, exc)))
 
     def keeper(self, name: str) -> StreamKeeper:
         reports = CarrierReports(lambda exc: None, lambda: None, lambda request_id, reason: None)
@@ -473,3 +475,28 @@ async def test_what_is_held_of_the_dead(house: House, monkeypatch: pytest.Monkey
     await other.close(SOON_S)
 
     assert house.counters.settled == {"old": Spent(33, 33, 41_000), "unrecorded": Spent()}
+
+
+async def test_a_mistake_of_ours(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody had thought of is told of once, and the journal is emptied as soon as that can be done."""
+    monkeypatch.setattr(streams, "STUMBLED_S", 0.01)
+    tries, write = 0, house.shelf.write
+
+    async def fail(entries: Sequence[Entry]) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise TypeError("a mistake of ours")
+        await write(entries)
+
+    monkeypatch.setattr(house.shelf, "write", fail)
+    keeper = house.keeper("one")
+    keeper.start()
+
+    (await keeper.admit(admission("r1"))).sent(ROUTE)
+    keeper.record(ended("r1"))
+    await house.shelf.has(1)
+    await keeper.close(SOON_S)
+
+    assert [(name, type(exc)) for name, exc in house.crashes] == [("journal.drain", TypeError)]
+    assert house.redis.keys() == []

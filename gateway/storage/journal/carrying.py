@@ -15,6 +15,7 @@ from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.aio import Tasks
 from gateway.core.journal import Settled, encode
 from gateway.core.ports import StoreUnavailable
 from gateway.storage.writing import Entry
@@ -24,6 +25,7 @@ MOST = 500
 GATHER_S = 0.25
 WAIT_S = 0.1  # before a database that was away is asked again; doubled up to
 WAIT_MAX_S = 5.0
+STUMBLED_S = 1.0  # before what met a mistake of ours is tried again: it may be of one row, which others follow
 _REFUSED = (SQLAlchemyError, ValueError, OverflowError)  # the database, or its driver, by what there is in a row
 
 
@@ -104,12 +106,24 @@ class Backlog:
 
     Args:
         epoch_s: Epoch seconds.
+        tasks: Where their own run, and what nobody had thought of is told.
     """
 
-    def __init__(self, epoch_s: Callable[[], float]) -> None:
+    def __init__(self, epoch_s: Callable[[], float], tasks: Tasks) -> None:
         self._epoch_s = epoch_s
+        self._tasks = tasks
+        self._stumbling: set[str] = set()
         self._ended = self._carried = 0
         self._oldest_ms: int | None = None  # of those that are being carried
+
+    def _stumbled(self, step: str, exc: Exception) -> None:
+        """*step* met what nobody had thought of, and will be tried again: told once until `_went_on`."""
+        if step not in self._stumbling:
+            self._stumbling.add(step)
+            self._tasks.tell(step, exc)
+
+    def _went_on(self, step: str) -> None:
+        self._stumbling.discard(step)
 
     @property
     def backlog(self) -> int:

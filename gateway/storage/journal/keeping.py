@@ -19,7 +19,7 @@ from gateway.core.exchange import Place
 from gateway.core.journal import Book, Settled, reconcile
 from gateway.core.ports import Counters, Spent, StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.storage.journal.carrying import GATHER_S, MOST, Backlog, Carrier
+from gateway.storage.journal.carrying import GATHER_S, MOST, STUMBLED_S, Backlog, Carrier
 from gateway.storage.journal.homes import Home, journals_in, make_home, put_aside, take
 from gateway.storage.journal.reader import BEGINNING, Piece, Reader
 from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
@@ -36,6 +36,7 @@ ADOPT_S = 2.0  # between two looks for journals of dead processes
 RESETTLE_S = 60.0
 # For counters that are away, to say what a dead process holds; its rows wait for as long.
 HELD_S, HELD_AGAIN_S = 5.0, 0.5
+_DRAIN, _ADOPT = "journal.drain", "journal.adopt"  # tasks
 _FLUSH_S = 1.0  # for the last records: a disk takes milliseconds
 
 
@@ -101,8 +102,7 @@ class SpoolKeeper(Backlog):
         self._carrier = carrier
         self._counters = counters
         self._reports = keeper_reports
-        super().__init__(epoch_s)
-        self._tasks = tasks
+        super().__init__(epoch_s, tasks)
         self._news = asyncio.Event()
         self._taken_over = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
@@ -124,8 +124,8 @@ class SpoolKeeper(Backlog):
     def start(self) -> None:
         """Begin to empty journals."""
         self._running = [
-            self._tasks.spawn(self._empty_own(), name="journal.drain"),
-            self._tasks.spawn(self._adopt_all(), name="journal.adopt"),
+            self._tasks.spawn(self._empty_own(), name=_DRAIN),
+            self._tasks.spawn(self._adopt_all(), name=_ADOPT),
         ]
 
     async def taken_over(self) -> None:
@@ -151,6 +151,8 @@ class SpoolKeeper(Backlog):
             pass
         except OSError as exc:
             self._tell_unreadable(self.spool.home.path, exc)
+        except Exception as exc:
+            self._stumbled(_DRAIN, exc)
         self._leave(is_carried=is_carried)
 
     def _leave(self, *, is_carried: bool) -> None:
@@ -180,10 +182,15 @@ class SpoolKeeper(Backlog):
             try:
                 await self._empty()
                 self._unread.discard(self.spool.home.path)
+                self._went_on(_DRAIN)
             except OSError as exc:  # no file may be opened just now, or somebody has taken them away
                 self._tell_unreadable(self.spool.home.path, exc)
                 self.spool.look_after()
                 await asyncio.sleep(RETRY_S)
+                self._news.set()
+            except Exception as exc:  # a bug of ours must not end what only a restart would begin anew
+                self._stumbled(_DRAIN, exc)
+                await asyncio.sleep(STUMBLED_S)
                 self._news.set()
 
     async def _empty(self) -> Position:
@@ -228,10 +235,13 @@ class SpoolKeeper(Backlog):
                 await self._adopt(home)
                 self._unread.discard(path)
                 self._counted.discard(path)
+                self._went_on(f"{_ADOPT} {path.name}")
         except OSError as exc:
             self._tell_unreadable(path, exc)
         except UnicodeError:
             self._tell_unreadable(path, OSError(errno.EINVAL, "no journal"))
+        except Exception as exc:  # a bug of ours, in one of them
+            self._stumbled(f"{_ADOPT} {path.name}", exc)
 
     async def _adopt(self, home: Home) -> None:
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""

@@ -24,7 +24,7 @@ from gateway.core.exchange import Place
 from gateway.core.journal import Admitted, Book, Opened, Progress, Record, Settled, decode, encode, reconcile
 from gateway.core.ports import Counters, StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.storage.journal.carrying import GATHER_S, MOST, Backlog, Carrier
+from gateway.storage.journal.carrying import GATHER_S, MOST, STUMBLED_S, Backlog, Carrier
 from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, spent_of, still_held
 from gateway.storage.journal.slots import MAX_SENT, way_of
 from gateway.storage.journal.spool import Reports
@@ -39,6 +39,7 @@ AWAY_S = 0.1  # H24: where it is known not to answer, whoever waits for a call t
 RENEW_S = 1.0
 # How long an exchange may stand in the way of those behind it being forgotten; then its records are written anew.
 REWRITE_S = 60.0
+_DRAIN, _ADOPT = "journal.drain", "journal.adopt"  # tasks
 STOP_S = 0.1  # between two attempts to stop a task
 _PLACE = struct.Struct(f"<IB{MAX_SENT}s")  # tokens, attempts, their ways
 _FIRST: Id = b"0"
@@ -136,8 +137,7 @@ class StreamKeeper(Backlog):
         self._carrier = carrier
         self._counters = counters
         self._reports, self._stream_reports = reports, stream_reports
-        super().__init__(epoch_s)
-        self._tasks = tasks
+        super().__init__(epoch_s, tasks)
         self._loop = asyncio.get_running_loop()
         self._open: dict[str, StreamPlace] = {}
         self._gone: set[str] = set()  # whose progress is still in Redis, and not needed any more
@@ -181,8 +181,11 @@ class StreamKeeper(Backlog):
 
     def start(self) -> None:
         """Begin to write, and to empty journals."""
-        steps = {"write": self._pipe.run, "renew": self._renew_all, "drain": self._empty_own, "adopt": self._adopt_all}
-        self._running = [self._tasks.spawn(step(), name=f"journal.{name}") for name, step in steps.items()]
+        steps = {
+            "journal.write": self._pipe.run, "journal.renew": self._renew_all,
+            _DRAIN: self._empty_own, _ADOPT: self._adopt_all,
+        }  # fmt: skip
+        self._running = [self._tasks.spawn(step(), name=name) for name, step in steps.items()]
 
     async def taken_over(self) -> None:
         """Return at once: the journal's Redis has the counters too, and they know what a dead process holds."""
@@ -192,7 +195,7 @@ class StreamKeeper(Backlog):
         end_s = self._loop.time() + timeout_s
         writing, *others = self._running or [self._tasks.spawn(self._pipe.run(), name="journal.write")]
         await _stop(others)
-        with suppress(TimeoutError, StoreUnavailable):
+        try:
             async with asyncio.timeout_at(end_s):
                 await self._pipe.emptied()
                 await self._empty()
@@ -200,6 +203,10 @@ class StreamKeeper(Backlog):
                     await self._store.release(self._rules.name)
                 else:
                     await self._store.remove(self._rules.name)
+        except (TimeoutError, StoreUnavailable):
+            pass
+        except Exception as exc:
+            self._stumbled(_DRAIN, exc)
         await _stop([writing])
         self._pipe.close()
         await self._store.close()
@@ -296,8 +303,13 @@ class StreamKeeper(Backlog):
             self._news.clear()
             try:
                 await self._empty()
+                self._went_on(_DRAIN)
             except StoreUnavailable:
                 await asyncio.sleep(RENEW_S)
+                self._news.set()
+            except Exception as exc:  # a bug of ours must not end what only a restart would begin anew
+                self._stumbled(_DRAIN, exc)
+                await asyncio.sleep(STUMBLED_S)
                 self._news.set()
 
     async def _empty(self) -> None:
@@ -327,12 +339,23 @@ class StreamKeeper(Backlog):
             with suppress(StoreUnavailable):
                 unheld = await self._store.unheld(self._rules.name)
                 for name in suspects & unheld:
-                    for old_name, new_name in await self._store.put_aside(name):
-                        self._stream_reports.displaced(old_name, new_name)
-                    if (taken := await self._store.take(name, self._rules.writer)) is not None:
-                        await self._adopt(*taken)
+                    await self._adopt_if_left(name)
                 suspects = unheld
             await asyncio.sleep(ADOPT_S)
+
+    async def _adopt_if_left(self, name: str) -> None:
+        """Raises StoreUnavailable; what nobody had thought of keeps none of the other journals."""
+        step = f"{_ADOPT} {name.partition('~')[0]}"  # behind it stands when it was taken
+        try:
+            for old_name, new_name in await self._store.put_aside(name):
+                self._stream_reports.displaced(old_name, new_name)
+            if (taken := await self._store.take(name, self._rules.writer)) is not None:
+                await self._adopt(*taken)
+                self._went_on(step)
+        except StoreUnavailable:
+            raise
+        except Exception as exc:  # a bug of ours, in one of them
+            self._stumbled(step, exc)
 
     async def _adopt(self, name: str, writer: str) -> None:
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
