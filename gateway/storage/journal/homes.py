@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +117,9 @@ def take(path: Path) -> Home | None:
     """
     try:
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:  # another has just taken it away
+    except FileNotFoundError:  # another has just taken it away, or was killed in the middle of that
+        with suppress(OSError):
+            path.rmdir()  # with anything in it, it is nothing of ours
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
