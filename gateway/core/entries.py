@@ -113,7 +113,6 @@ class TraceRow(Struct, frozen=True, gc=False):
     verdicts: None
     params: Mapping[str, tuple[str, ...]] | None
     recorded_ms: int
-    body_expires_ms: None = None
 
 
 class SessionRow(Struct, frozen=True, gc=False):

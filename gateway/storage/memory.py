@@ -1,8 +1,7 @@
-"""The stores of a single process: keys from the configuration, counters and receipts in memory."""
+"""The stores of a single process: keys from the configuration, counters in memory."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec.structs import replace
@@ -11,7 +10,6 @@ from gateway.core.accounts import Key, Scope
 from gateway.core.credentials import digest_of
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Booked, Order, Refused, Spending, Spent, StoreUnavailable
-from gateway.core.receipt import Receipt
 from gateway.policy.admission import KEPT_MS, Admission
 from gateway.policy.entitlement import Account, Entitlement, Entitlements
 from gateway.policy.limits import answer, limits_of, refused_blind, usage
@@ -163,18 +161,3 @@ class MemoryCounters:
         booked = await self._spending.booked(account.scope, account.owner, start_ms(account.period, period), ())
         spent = booked.nano_usd if account.is_money else booked.weighted
         return -(-spent // (self._share if self._now_ms() < self._shared_until_ms else 1))
-
-
-class MemoryLedger:
-    """The last *capacity* receipts (1,000 of about 1 KB each by default: a megabyte)."""
-
-    def __init__(self, capacity: int = 1000) -> None:
-        self._receipts: deque[Receipt] = deque(maxlen=capacity)
-
-    def record(self, receipt: Receipt) -> None:
-        self._receipts.append(receipt)
-
-    @property
-    def receipts(self) -> tuple[Receipt, ...]:
-        """Oldest first."""
-        return tuple(self._receipts)

@@ -181,7 +181,6 @@ traces = Table(
     Column("cost_nano_usd", BigInteger, nullable=False),
     Column("verdicts", JSON, nullable=True),
     Column("params", JSON, nullable=True),
-    Column("body_expires_ms", BigInteger, nullable=True, index=True),
     Column("recorded_ms", BigInteger, nullable=False, index=True),  # when the row came
     Index("ix_traces_tenant_started", "tenant", "started_ms"),
     Index("ix_traces_tenant_session", "tenant", "session_id"),

@@ -59,7 +59,7 @@ def trace(of: Mapping[str, Any] | None = None, **changes: Any) -> Row:
         "attempts": [{"provider": "openai", "model": "gpt-4o-2024", "result": "ok"}],
         "started_ms": booked["admitted_ms"], "ttfb_us": 40_000, "ttft_us": 250_500, "total_us": 900_000,
         "overhead_us": 800, "cancel_us": None, "usage_basis": booked["basis"], "verdicts": None,
-        "params": {"translated": [], "dropped": []}, "body_expires_ms": None, "recorded_ms": booked["recorded_ms"],
+        "params": {"translated": [], "dropped": []}, "recorded_ms": booked["recorded_ms"],
     }  # fmt: skip
     return {**row, **changes}
 

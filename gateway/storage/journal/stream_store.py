@@ -101,10 +101,6 @@ class StreamStore:
         """Forget the records before *before*."""
         await self._run(self._client.xtrim(journal_key(name), minid=before, approximate=False))
 
-    async def length(self, name: str) -> int:
-        """How many records there are."""
-        return int(await self._run(self._client.xlen(journal_key(name))))
-
     async def unheld(self, own: str) -> set[str]:
         """The names of journals besides *own* that nobody renews."""
         names = [name for found in await self._run(self._client.hkeys(REGISTRY)) if (name := found.decode()) != own]

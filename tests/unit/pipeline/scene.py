@@ -34,7 +34,7 @@ from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.watch import Watch
 from gateway.policy.breaker import Breaker, BreakerBoard, BreakerRules, BudgetRules
 from gateway.policy.retry import RetryRules
-from gateway.storage.memory import MemoryLedger
+from tests.support.receipts_kept import MemoryLedger
 from tests.support.scripted_client import ScriptedSink
 from tests.support.scripted_provider import Play, ScriptedUpstream
 from tests.support.virtual_time import START_S, VirtualLoop

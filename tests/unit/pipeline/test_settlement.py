@@ -11,8 +11,8 @@ from gateway.core.errors import RATE_LIMIT_EXCEEDED, SHUTDOWN, GatewayError
 from gateway.core.exchange import Answer, Exchange, Outcome
 from gateway.core.receipt import Receipt
 from gateway.pipeline.settlement import Settlement
-from gateway.storage.memory import MemoryLedger
 from tests.support.notation import T
+from tests.support.receipts_kept import MemoryLedger
 from tests.support.scripted_provider import EOF, JSON, NEVER, Play, fail, tell
 from tests.unit.pipeline.plays import COMPLETION, GOOD, RESET, STREAM_AND_JSON
 from tests.unit.pipeline.scene import Scene, at

@@ -18,10 +18,9 @@ from gateway.core.errors import INFLIGHT_CAP, RATE_LIMIT_EXCEEDED
 from gateway.core.exchange import Limits
 from gateway.core.ports import Admitted, Booked, Draw, Order, Refused, Spent
 from gateway.settings import FileTerms
-from gateway.storage.memory import MemoryCounters, MemoryKeys, MemoryLedger
+from gateway.storage.memory import MemoryCounters, MemoryKeys
 from gateway.storage.open import Watchers, open_stores
 from tests.support.books import Clock, key
-from tests.unit.receipts import receipt
 
 
 @pytest.fixture
@@ -257,15 +256,6 @@ class Interleavings(RuleBasedStateMachine):
 
 TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-
-
-def test_ledger_keeps_the_last_receipts() -> None:
-    """The ledger is bounded and ordered."""
-    ledger = MemoryLedger(capacity=2)
-    for name in ("r1", "r2", "r3"):
-        ledger.record(receipt(request_id=name))
-
-    assert ledger.receipts == (receipt(request_id="r2"), receipt(request_id="r3"))
 
 
 async def test_open_stores(clock: Clock, tmp_path: Path) -> None:

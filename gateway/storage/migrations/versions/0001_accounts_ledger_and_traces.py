@@ -246,11 +246,9 @@ def _traces() -> None:
         sa.Column("cost_nano_usd", sa.BigInteger(), nullable=False),
         sa.Column("verdicts", sa.JSON(), nullable=True),
         sa.Column("params", sa.JSON(), nullable=True),
-        sa.Column("body_expires_ms", sa.BigInteger(), nullable=True),
         sa.Column("recorded_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_traces")),
     )
-    op.create_index(op.f("ix_traces_body_expires_ms"), "traces", ["body_expires_ms"], unique=False)
     op.create_index(op.f("ix_traces_recorded_ms"), "traces", ["recorded_ms"], unique=False)
     op.create_index("ix_traces_response", "traces", ["response_id"], unique=False)
     op.create_index("ix_traces_started", "traces", ["started_ms"], unique=False)
