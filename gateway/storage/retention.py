@@ -16,7 +16,7 @@ from gateway.core.reading import DAY_MS
 from gateway.core.records import Actor
 from gateway.storage.account_rows import write_audit
 from gateway.storage.database import Database
-from gateway.storage.tables import bodies, idempotency, sessions, traces
+from gateway.storage.tables import bodies, dead_letters, idempotency, sessions, traces
 
 BATCH = 1_000  # rows in one transaction: milliseconds, in which others can write between two
 PAUSE_S = 0.05  # between two: with the above at most 20,000 rows a second
@@ -104,13 +104,14 @@ async def erase(database: Database, actor: Actor, tenant: str, now_ms: Callable[
     """
     Delete what is kept of *tenant*'s calls besides the ledger, as *actor*, and note that; how many rows that were.
 
-    Calls under way leave their own afterwards.
+    Calls under way leave their own afterwards. Among it are calls that the database had refused: what callers chose is
+    in their records.
 
     Raises:
         StoreUnavailable: The database is away; what was deleted by then is.
     """
     answered = idempotency.c.status.is_not(None)  # a call under way needs the other one
-    statements = [_batch(table, table.c.tenant == tenant) for table in (bodies, traces, sessions)]
+    statements = [_batch(table, table.c.tenant == tenant) for table in (bodies, traces, sessions, dead_letters)]
     count = 0
     for statement in (*statements, _batch(idempotency, (idempotency.c.tenant == tenant) & answered)):
         deleted = BATCH

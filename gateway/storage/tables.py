@@ -253,6 +253,7 @@ dead_letters = Table(
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("at_ms", BigInteger, nullable=False),
     Column("request_id", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("record", LargeBinary, nullable=False),  # as in the journal
 )

@@ -93,6 +93,7 @@ class BookWriter:
         values = {
             "at_ms": self._now_ms(),
             "request_id": entry.receipt.request_id.replace("\0", ""),
+            "tenant": entry.receipt.tenant.replace("\0", ""),
             "reason": reason,
             "record": record,
         }

@@ -10,16 +10,19 @@ import pytest
 from sqlalchemy import func, insert, select, text
 
 from gateway.aio import Tasks
+from gateway.core.journal import Settled, encode
 from gateway.core.ports import StoreUnavailable
 from gateway.storage import retention
 from gateway.storage.bodies import MAX_WAITING_BYTES, PIECE_CHARS, BodyRules, BodyShelf
 from gateway.storage.database import Database
 from gateway.storage.migrations import upgrade
 from gateway.storage.retention import LOCK, Janitor, Retention
-from gateway.storage.tables import audit, bodies, idempotency, ledger, metadata, sessions, traces
+from gateway.storage.tables import audit, bodies, dead_letters, idempotency, ledger, metadata, sessions, traces
 from gateway.storage.verifying import verify
+from gateway.storage.writing import BookWriter, Entry
 from tests.contract.test_commands import run
 from tests.support.booked import DAY_MS, NOON_MS, book, charge, session, trace
+from tests.unit.admissions import ended
 
 
 async def count(database: Database, table: Any) -> int:
@@ -203,12 +206,15 @@ async def test_erasing_a_tenant(database: Database, url: str, tmp_path: Path) ->
         )
         rows = [{**named, "status": 200}, {**named, "name": b"2", "status": None}]
         await connection.execute(insert(idempotency), rows)
+    for name, tenant in (("r1", "acme"), ("r2", "umbrella")):
+        refused = Entry(ended(name, tenant=tenant, user="somebody"), "here:1:2")
+        await BookWriter(database, lambda: 1).bury(refused, encode(Settled(refused.receipt)), "DataError")
 
     done = await run(url, "traces", "erase", "acme", "--yes", cwd=tmp_path)
 
-    tables = (traces, sessions, bodies, idempotency, ledger, audit)
-    assert [await count(database, table) for table in tables] == [1, 1, 0, 1, 2, 1]
-    assert done[:2] == (0, "Deleted 4 rows of acme. The ledger has what its calls cost.\n")
+    tables = (traces, sessions, bodies, idempotency, dead_letters, ledger, audit)
+    assert [await count(database, table) for table in tables] == [1, 1, 0, 1, 1, 2, 1]
+    assert done[:2] == (0, "Deleted 5 rows of acme. The ledger has what its calls cost.\n")
     async with database.engine.connect() as connection:
         noted = (await connection.execute(select(audit.c.actor, audit.c.action, audit.c.tenant))).one()
         found = {one.rule for one in await verify(connection, 0) if one.count}

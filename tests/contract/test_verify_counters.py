@@ -184,7 +184,8 @@ async def test_no_repair_while_a_journal_is_behind(
 
     refused = await run(url, "ledger", "verify", "--repair", cwd=tmp_path)
     async with tabled.engine.begin() as connection:
-        await connection.execute(insert(dead_letters).values(at_ms=1, request_id="r1", reason="x", record=payload))
+        row = {"at_ms": 1, "request_id": "r1", "tenant": "acme", "reason": "x", "record": payload}
+        await connection.execute(insert(dead_letters).values(row))
     kept = await link.ask("HGET", f"{{anoman}}:account:{accounts[0].name}", "used", timeout_s=5)
     repaired = await run(url, "ledger", "verify", "--repair", cwd=tmp_path)
     link.close()

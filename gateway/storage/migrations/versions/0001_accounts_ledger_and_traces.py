@@ -77,6 +77,7 @@ def _dead_letters() -> None:
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
         sa.Column("request_id", sa.Text(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_dead_letters")),
