@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from gateway.core.account_checks import LABEL, NO_LABEL
 from gateway.core.accounts import Scope
 from gateway.core.catalog import unknown_models
@@ -255,7 +257,14 @@ class RulesDesk:
         mark = asked.page.mark_of(int)
         before = None if mark is None else int(mark[0])
         found = await self._rules.audit(asked.tenant, asked.query, before, asked.page.limit + 1)
-        return _page(asked.page, [plain_view(entry) for entry in found], ("seq",))
+        return _page(asked.page, [_audit_view(asked, entry) for entry in found], ("seq",))
+
+
+def _audit_view(asked: AdminRequest, entry: AuditEntry) -> dict[str, Any]:
+    """Where an operator sits is nothing for tenants; of an entry it cannot be told whose address it is."""
+    if asked.is_operator:
+        return plain_view(entry)
+    return plain_view(replace(entry, details={k: v for k, v in entry.details.items() if k != "address"}))
 
 
 def _of_query(asked: AdminRequest, tenant_id: str) -> str:
