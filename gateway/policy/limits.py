@@ -104,8 +104,14 @@ def _met(step: Step, limits: Entitlement) -> tuple[ErrorKind, str, Met]:
     return RATE_LIMIT_EXCEEDED, f"{limits.rate.rpm} per minute", "rpm"
 
 
-def usage(limits: Entitlement, standing: Standing, at_ms: int) -> dict[str, object]:
-    """Every limit with what is used, held and left of it, for its owner; times as RFC 3339, money as decimals."""
+def usage(limits: Entitlement, standing: Standing, at_ms: int, *, processes: int = 1) -> dict[str, object]:
+    """
+    Every limit with what is used, held and left of it, for its owner; times as RFC 3339, money as decimals.
+
+    Args:
+        processes: Among how many the rates and places are divided, of which *limits* has one's part. Accounts are told
+            whole; what of them is held is that one's.
+    """
     rows: list[dict[str, object]] = []
     rate = limits.rate
     if rate is not None:
@@ -120,7 +126,9 @@ def usage(limits: Entitlement, standing: Standing, at_ms: int) -> dict[str, obje
         rows.append(_row("requests_at_once", limits.inflight, held=standing.running))
     for account, count in zip(limits.accounts, standing.tallies, strict=True):
         rows.append(_account_row(account, count))
-    return {"object": "list", "at": _rfc3339(at_ms), "data": rows}
+    rates = len(rows) - len(limits.accounts)
+    told = [{**row, "is_part": processes > 1 and at < rates} for at, row in enumerate(rows)]
+    return {"object": "list", "at": _rfc3339(at_ms), "data": told}
 
 
 def _account_row(account: Account, count: Count) -> dict[str, object]:

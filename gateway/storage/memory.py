@@ -58,6 +58,16 @@ class NoSpending:
         return Booked()
 
 
+async def charged_of(spending: Spending, account: Account, period: int) -> int:
+    """What the ledger has of *account*, nano-USD or weighted tokens. Raises StoreUnavailable."""
+    return amount_of(await spending.booked(account.scope, account.owner, start_ms(account.period, period), ()), account)
+
+
+def amount_of(booked: Booked, account: Account) -> int:
+    """Of *booked*, what *account* counts."""
+    return booked.nano_usd if account.is_money else booked.weighted
+
+
 class MemoryCounters:
     """
     Everything that keys are limited in, counted in this process.
@@ -127,14 +137,21 @@ class MemoryCounters:
         return limits_of(self._machine.standing(limits, self._now_ms()), limits, self._whole.of(key, None))
 
     async def usage_limits(self, key: Key, session_id: str | None = None) -> dict[str, object]:
-        """Every limit of *key*: see `policy.limits.usage`. Raises StoreUnavailable."""
+        """
+        Every limit of *key*: see `policy.limits.usage`. Raises StoreUnavailable.
+
+        Of several processes each knows its own minutes and places alone, and what its own calls hold; what all of them
+        have spent is in the ledger.
+        """
         limits, now_ms = self._entitlements.of(key, session_id), self._now_ms()
-        standing = self._machine.standing(limits, now_ms)
+        standing, whole = self._machine.standing(limits, now_ms), self._whole.of(key, session_id)
         counts = []  # nothing is kept of a look: sessions may be called anything
         for account, count in zip(limits.accounts, standing.tallies, strict=True):
-            spent = count.used if count.is_loaded else await self._spent(account, count.period)
+            is_known = count.is_loaded and self._share == 1
+            spent = count.used if is_known else await charged_of(self._spending, account, count.period)
             counts.append(Count(count.period, spent, count.held, is_loaded=True))
-        return usage(limits, replace(standing, tallies=tuple(counts)), now_ms)
+        shown = replace(limits, accounts=whole.accounts)
+        return usage(shown, replace(standing, tallies=tuple(counts)), now_ms, processes=self._share)
 
     async def start(self) -> None:
         """Nothing to connect to."""
@@ -158,6 +175,5 @@ class MemoryCounters:
 
     async def _spent(self, account: Account, period: int) -> int:
         """What counts of *account* as spent by this process. Raises StoreUnavailable."""
-        booked = await self._spending.booked(account.scope, account.owner, start_ms(account.period, period), ())
-        spent = booked.nano_usd if account.is_money else booked.weighted
+        spent = await charged_of(self._spending, account, period)
         return -(-spent // (self._share if self._now_ms() < self._shared_until_ms else 1))

@@ -20,7 +20,7 @@ from gateway.policy.periods import number_of, start_ms
 from gateway.policy.rates import MINUTE_MS
 from gateway.policy.verdict import Open, Part, Verdict
 from gateway.storage import redis_script
-from gateway.storage.memory import FOR_EVER_MS
+from gateway.storage.memory import FOR_EVER_MS, amount_of, charged_of
 from gateway.storage.redis_link import RedisFailed, Word
 from gateway.storage.redis_upkeep import Observer, SharingRules, Upkeep
 
@@ -140,35 +140,49 @@ class RedisCounters:
         """
         limits = self._entitlements.of(key, session_id)
         try:
-            verdict = await self._verdict(partial(self._look, Order(key, "look"), limits), limits)
+            verdict = await self._awaited(partial(self._look, Order(key, "look"), limits), self._end_s())
         except RedisFailed as exc:
             raise StoreUnavailable(f"Redis: {exc.code}") from exc
-        return usage(limits, verdict.standing, verdict.at_ms)
+        counts = []  # nothing is loaded for a look: sessions may be called anything
+        for account, count in zip(limits.accounts, verdict.standing.tallies, strict=True):
+            spent = count.used if count.is_loaded else await charged_of(self._spending, account, count.period)
+            counts.append(replace(count, used=spent, is_loaded=True))
+        return usage(limits, replace(verdict.standing, tallies=tuple(counts)), verdict.at_ms)
 
     async def _verdict(self, ask: Callable[[int], Awaitable[Verdict]], limits: Entitlement) -> Verdict:
         """
         What *ask* comes to, once nothing has to be waited for or loaded. Raises RedisFailed or StoreUnavailable.
 
-        Also who only looks waits for a new epoch: what is loaded before every process has told again what it has spent
-        would count twice what is in the ledger for so long that it is not known by its id.
+        Args:
+            ask: As in `_awaited`.
+        """
+        end_s = self._end_s()
+        for _ in range(_LOADS):
+            verdict = await self._awaited(ask, end_s)
+            if verdict.step != "load":
+                return verdict
+            await self._load(limits, verdict)
+        raise StoreUnavailable("the counters are lost again and again")
+
+    async def _awaited(self, ask: Callable[[int], Awaitable[Verdict]], end_s: float) -> Verdict:
+        """
+        What *ask* comes to, once no new epoch has to be waited for, or from *end_s* on in any case.
+
+        Also who only looks waits for it: before every process has told again what its calls hold, that is not there.
 
         Args:
             ask: Takes the time, in milliseconds, that is to be waited behind the birth of an epoch.
         """
         loop = asyncio.get_running_loop()
-        rejoin_ms = self._rules.rejoin_ms
-        end_s, loads = loop.time() + rejoin_ms / 1000 + _WAIT_MORE_S, 0
-        while loads < _LOADS:
-            verdict = await ask(rejoin_ms)
-            if verdict.step == "wait":
-                await asyncio.sleep(verdict.retry_ms / 1000)
-                rejoin_ms = rejoin_ms if loop.time() < end_s else 0
-            elif verdict.step == "load":
-                loads += 1
-                await self._load(limits, verdict)
-            else:
+        while True:
+            verdict = await ask(self._rules.rejoin_ms if loop.time() < end_s else 0)
+            if verdict.step != "wait":
                 return verdict
-        raise StoreUnavailable("the counters are lost again and again")
+            await asyncio.sleep(verdict.retry_ms / 1000)
+
+    def _end_s(self) -> float:
+        """Until when a call that begins now waits for a new epoch."""
+        return asyncio.get_running_loop().time() + self._rules.rejoin_ms / 1000 + _WAIT_MORE_S
 
     async def _take(self, order: Order, limits: Entitlement, rejoin_ms: int) -> Verdict:
         rules = self._rules
@@ -214,7 +228,7 @@ class RedisCounters:
             pending = await self._upkeep.ask(redis_script.pending(account))
             since_ms = start_ms(account.period, period)
             booked = await self._spending.booked(account.scope, account.owner, since_ms, pending)
-            spent = booked.nano_usd if account.is_money else booked.weighted
+            spent = amount_of(booked, account)
             for step in redis_script.load_in_pieces(account, period, spent, booked.recorded, epoch=epoch):
                 await self._upkeep.ask(step)
         except (RedisFailed, StoreUnavailable) as exc:

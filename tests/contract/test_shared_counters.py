@@ -224,3 +224,19 @@ async def test_many_that_were_booked_before() -> None:
                 await ask(step)
 
         assert await used(ask) == 1_000_000 + sum(range(0, len(calls), 2))
+
+
+async def test_a_look_at_limits_keeps_nothing() -> None:
+    """What a session may still spend is told by the ledger, whatever it is called, and nothing of it is in Redis."""
+    mine = key("mine", budgets=(Budget("session", "total", USD), Budget("key", "total", USD)))
+    with server() as redis:
+        async with process(redis, Ledger(old=USD // 4)) as counters:
+            assert isinstance(await counters.admit(Order(mine, "r1", nano_usd=Draw(1000, 1000))), Admitted)
+            before = redis.keys()
+
+            told = [await counters.usage_limits(mine, f"s{number}") for number in range(20)]
+
+            assert sorted(redis.keys()) == sorted(before)
+            rows = [(row["scope"], row["used"], row["held"]) for one in told for row in one["data"]]  # type: ignore[attr-defined]
+            assert rows == [("session", "0.250000", "0.000000"), ("key", "0.250000", "0.000001")] * 20
+            counters.settle("r1", Spent())

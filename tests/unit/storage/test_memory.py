@@ -189,6 +189,23 @@ async def test_a_look_at_limits_keeps_nothing(clock: Clock) -> None:
     assert len(counters) == 0
 
 
+async def test_a_look_at_limits_of_several_workers(clock: Clock) -> None:
+    """Budgets are told whole, with what the ledger has; of rates and places it is said that they are a part."""
+    counters = MemoryCounters(clock, 2, Spent10())
+    mine = key(rpm=10, inflight=4, budgets=(Budget("key", "total", 25),))
+    await counters.admit(Order(mine, "r1", nano_usd=Draw(3, 3)))
+
+    told = await counters.usage_limits(mine)
+
+    rows = {row["limit"]: row for row in told["data"]}  # type: ignore[attr-defined]
+    assert {name: (row["max"], row["used"], row["held"], row["is_part"]) for name, row in rows.items()} == {
+        "requests_per_minute": (5, 1, 0, True),
+        "requests_at_once": (2, 0, 1, True),
+        "usd_total": ("0.000000025", "0.00000001", "0.000000003", False),
+    }
+    assert rows["usd_total"]["remaining"] == "0.000000012"
+
+
 def test_share_below_one_is_refused(clock: Clock) -> None:
     """A share of zero would divide by zero at the first request instead of at start."""
     with pytest.raises(ValueError, match="share"):
