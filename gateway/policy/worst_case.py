@@ -9,6 +9,9 @@ from gateway.core.money import Price, Weight, charged, weigh
 from gateway.core.ports import Draw
 
 _NANO_PICO = 1000
+# A prompt may turn out to be longer than we count it by a part of so much: one vocabulary stands for all families, and
+# texts that are not English differ most. A choice; it decides only which of two prices holds.
+_UNSURE = 4
 _BEGUN_TOKENS = 16  # of an answer that it is worth to begin for; as many as the margin by default. A choice
 
 
@@ -89,7 +92,13 @@ def worst_case(
     answer = min(asked, most) if asked is not None else most
     provider = max([route.provider.weight for route in routes], key=_size)
     weights = (provider, model.weight, max(modes, key=_size))
-    return WorstCase(prompt, answer * count, count, price.dearest(prompt), weights, margin)
+    return WorstCase(prompt, answer * count, count, _rates(price, prompt), weights, margin)
+
+
+def _rates(price: Price, prompt: int) -> tuple[int, int]:
+    """The dearest that tokens may cost if *prompt* is counted a little low: prices of long ones are for all of them."""
+    counted, longer = price.dearest(prompt), price.dearest(prompt + prompt // _UNSURE)
+    return max(counted[0], longer[0]), max(counted[1], longer[1])
 
 
 def _size(weight: Weight) -> float:
