@@ -157,12 +157,14 @@ async def test_a_process_that_stood_still(tmp_path: Path, redis: Redis) -> None:
             await told(stream, b"[DONE]")
             await books.until("ledger", lambda rows: any(row["kind"] == "correction" for row in rows))
 
-    ledger = books.rows("ledger", "kind <> 'cost'")
+    ledger = books.rows("ledger", "kind IN ('charge', 'correction')")
     assert [(row["state"], row["completion_tokens"]) for row in guess] == [("reconciled", 2)]
     assert [(row["kind"], row["state"], row["completion_tokens"]) for row in ledger] == [
         ("charge", "reconciled", 2),
         ("correction", "settled", 7),
     ]
+    costs = books.rows("ledger", "kind IN ('cost', 'cost_correction')")
+    assert [(row["kind"], row["completion_tokens"]) for row in costs] == [("cost", 2), ("cost_correction", 7)]
     assert [(row["outcome"], row["completion_tokens"]) for row in books.rows("traces")] == [("completed", 9)]
     totals = [(row["requests"], row["failed"], row["completion_tokens"]) for row in books.rows("sessions")]
     assert totals == [(1, 0, 9)]
