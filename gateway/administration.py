@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 
 from gateway.core.ports import Terms
 from gateway.http.admin.accounts import AccountsDesk, RulesDesk
+from gateway.http.admin.allowances import AllowancesDesk
 from gateway.http.admin.desk import AdminDesk
 from gateway.http.admin.limits import LimitsDesk
 from gateway.http.admin.reading import ReadingDesk
@@ -14,6 +15,7 @@ from gateway.http.admin.routes import AdminTable
 from gateway.http.door import Door
 from gateway.storage.account_rules import SqlRules
 from gateway.storage.accounts import SqlAccounts
+from gateway.storage.allowances import SqlAllowances
 from gateway.storage.open import Stores
 from gateway.storage.reading import SqlBooks
 
@@ -38,6 +40,8 @@ def open_desk(
     accounts = SqlAccounts(database, terms, chance=os.urandom, now_ms=now_ms, on_change=forget)
     rules = SqlRules(database, terms, now_ms=now_ms, on_change=forget)
     reading = ReadingDesk(SqlBooks(database, now_ms))
-    limits = LimitsDesk(stores.counters)
-    routes = (*AccountsDesk(accounts, slugs).routes(), *RulesDesk(rules).routes(), *reading.routes(), *limits.routes())
-    return AdminDesk(AdminTable(routes), door, now_ms)
+    desks = (
+        AccountsDesk(accounts, slugs), RulesDesk(rules), reading, AllowancesDesk(SqlAllowances(database, terms)),
+        LimitsDesk(stores.counters),
+    )  # fmt: skip
+    return AdminDesk(AdminTable([route for desk in desks for route in desk.routes()]), door, now_ms)

@@ -10,18 +10,24 @@ from typing import Any, get_args
 import click
 
 from gateway.commands.configured import config_option, stored_or_exit
+from gateway.commands.looking import Patient, look_into
 from gateway.commands.options import BudgetType, MomentType
-from gateway.commands.stored import fail, with_accounts
+from gateway.commands.reading import columns
+from gateway.commands.stored import fail, now_ms, with_accounts
 from gateway.commands.words import TextGroup
 from gateway.core.accounts import Budget, Residency, Right, WhenBlind
+from gateway.core.allowances import COLUMNS, AllowanceUsed
 from gateway.core.catalog import ModelClass, unknown_models
 from gateway.core.credentials import ENTROPY_BYTES, make_secret
 from gateway.core.record_views import key_view, secret_view, tenant_view
 from gateway.core.records import CLI, KeyDraft, KeyRecord, Secret, Tenant
-from gateway.settings import key_id
+from gateway.policy.periods import month_of, number_of
+from gateway.settings import FileTerms, key_id
 from gateway.settings.checks import label
 from gateway.storage.accounts import SqlAccounts
+from gateway.storage.allowances import SqlAllowances
 from gateway.wire.moments import moment_text, read_end
+from gateway.wire.sheets import sheet
 
 AT_ONCE = 200  # rows in one query of a list
 _ALL_ADMIN = tuple(right for right in get_args(Right) if right != "inference")
@@ -48,6 +54,13 @@ def _label(_context: click.Context, _parameter: click.Parameter, value: str) -> 
         return label(value)
     except ValueError as exc:
         raise click.BadParameter(f"it is {exc}") from None
+
+
+def _month(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else month_of(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
 
 
 def _print(view: dict[str, Any]) -> None:
@@ -91,6 +104,40 @@ def list_tenants(config: str | None, *, as_json: bool) -> None:
 async def _all_tenants(accounts: SqlAccounts) -> list[Tenant]:
     found: list[Tenant] = []
     while page := await accounts.tenants(found[-1].id if found else "", AT_ONCE):
+        found += page
+    return found
+
+
+@tenants.command("allowances")
+@click.argument("tenant_id", metavar="[TENANT]", required=False)
+@config_option
+@click.option("--month", callback=_month, help="As in 2026-03, of UTC; by default the one that goes on.")
+@click.option("--csv", "as_csv", is_flag=True, help="A table for spreadsheets.")
+@_json
+def list_allowances(
+    tenant_id: str | None, config: str | None, *, month: int | None, as_csv: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Tell what tenants, or TENANT, have used of a month's weighted tokens, and what those beyond come to."""
+    settings = stored_or_exit(config)
+    terms, number = FileTerms(settings.tiers), number_of("month", now_ms()) if month is None else month
+
+    async def step(database: Patient) -> list[AllowanceUsed]:
+        return await _allowances(SqlAllowances(database, lambda: terms), number, tenant_id)
+
+    rows = [row.told() for row in look_into(settings.storage, step)]
+    if as_csv:
+        click.echo(sheet(COLUMNS, [list(row.values()) for row in rows]), nl=False)
+    elif as_json:
+        for row in rows:
+            _print(row)
+    else:
+        cells = [["-" if cell is None else str(cell) for cell in row.values()] for row in rows]
+        click.echo(columns([COLUMNS, *cells]))
+
+
+async def _allowances(reader: SqlAllowances, number: int, tenant_id: str | None) -> list[AllowanceUsed]:
+    found = list(await reader.month(number, tenant_id, "", AT_ONCE))
+    while tenant_id is None and (page := await reader.month(number, None, found[-1].tenant if found else "", AT_ONCE)):
         found += page
     return found
 

@@ -60,6 +60,11 @@ def charged(pico_usd: int) -> int:
     return (pico_usd + 500) // 1000
 
 
+def per_million(tokens: int, nano_usd: int) -> int:
+    """Nano-USD of *tokens*, at least 0, at *nano_usd* for a million of them: rounded half up."""
+    return (tokens * nano_usd + 500_000) // 1_000_000
+
+
 def format_nano(nano_usd: int) -> str:
     """As `format_usd`."""
     return format_usd(nano_usd * 1000)

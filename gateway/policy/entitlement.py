@@ -22,6 +22,7 @@ class Account(Struct, frozen=True, gc=False):
         owner: What `scope` is counted by: a key's id, a tenant's, or the digest of a session.
         is_money: Whether it counts nano-USD; else weighted tokens.
         is_hard: Whether `limit` must not be passed; else it is only counted against it.
+        overage_nano_usd_per_million: What of weighted tokens is beyond costs so much, which is told and booked nowhere.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Account(Struct, frozen=True, gc=False):
     limit: int
     is_money: bool = True
     is_hard: bool = True
+    overage_nano_usd_per_million: int | None = None
 
     def draw_of(self, order: Order) -> Draw:
         """What *order* asks of it."""
@@ -106,8 +108,9 @@ def _accounts(key: Key, session_id: str | None) -> tuple[Account, ...]:
     allowance, overage = key.tier.weighted_tokens_per_month, key.tier.overage_nano_usd_per_million
     if allowance is not None:
         found["allowance"] = Account(
-            f"allowance:{key.tenant}", "tenant", key.tenant, "month", allowance, is_money=False, is_hard=overage is None
-        )
+            f"allowance:{key.tenant}", "tenant", key.tenant, "month", allowance,
+            is_money=False, is_hard=overage is None, overage_nano_usd_per_million=overage,
+        )  # fmt: skip
     return tuple(found.values())
 
 

@@ -13,7 +13,7 @@ from gateway.core.errors import (
     ErrorKind,
 )
 from gateway.core.exchange import Limits
-from gateway.core.money import format_nano
+from gateway.core.money import format_nano, per_million
 from gateway.core.ports import Admitted, Met, Refused
 from gateway.policy.entitlement import Account, Entitlement
 from gateway.policy.periods import end_ms
@@ -136,6 +136,9 @@ def _account_row(account: Account, count: Count) -> dict[str, object]:
     name = f"usd_{spell}" if account.is_money else f"weighted_tokens_{spell}"
     ends_ms = end_ms(account.period, count.period)
     row = _row(name, account.limit, count.used, held=count.held, ends_ms=ends_ms, scope=account.scope)
+    if account.overage_nano_usd_per_million is not None:
+        beyond = max(0, count.used - account.limit)
+        row |= {"beyond": beyond, "overage_usd": format_nano(per_million(beyond, account.overage_nano_usd_per_million))}
     if account.is_money:
         row |= {key: format_nano(value) for key, value in row.items() if isinstance(value, int)}
     return row

@@ -6,6 +6,7 @@ The script of the shared counters has the same arithmetic (`storage/admission.lu
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 from gateway.core.accounts import Period
@@ -14,6 +15,7 @@ DAY_MS = 86_400_000
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 # 1970-01-01 was a Thursday: three days after its Monday.
 _MONDAY = 3
+_MONTH = re.compile(r"(?:19[7-9][0-9]|[2-8][0-9]{3})-(?:0[1-9]|1[0-2])")
 
 
 def number_of(period: Period, at_ms: int) -> int:
@@ -27,6 +29,23 @@ def number_of(period: Period, at_ms: int) -> int:
         return (day + _MONDAY) // 7
     found = date.fromordinal(_EPOCH_DAY + day)
     return found.year * 12 + found.month - 1
+
+
+def month_of(text: str) -> int:
+    """
+    The number of a month as in `2026-03`.
+
+    Raises:
+        ValueError: It is none from 1970 on.
+    """
+    if _MONTH.fullmatch(text) is None:
+        raise ValueError("this is no month such as 2026-03")
+    return int(text[:4]) * 12 + int(text[5:]) - 1
+
+
+def month_name(number: int) -> str:
+    """What `month_of` reads."""
+    return f"{number // 12:04}-{number % 12 + 1:02}"
 
 
 def start_ms(period: Period, number: int) -> int:

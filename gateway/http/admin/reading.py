@@ -50,7 +50,7 @@ class ReadingDesk:
 
     async def usage(self, asked: AdminRequest) -> Reply:
         """Groups with their sums, a page of them, and the sums of all."""
-        if _is_sheet(asked):
+        if is_sheet(asked):
             return await self.usage_csv(asked)
         by = dimensions_of(asked.query)
         mark = asked.page.mark_of(int, int, *(str for _ in by))
@@ -126,7 +126,8 @@ class ReadingDesk:
         return json_reply(receipt_view(request_id, rows))
 
 
-def _is_sheet(asked: AdminRequest) -> bool:
+def is_sheet(asked: AdminRequest) -> bool:
+    """Whether a table is asked for, all of it at once. Raises GatewayError."""
     wanted, page = asked.query.get("format", "json"), asked.page
     if wanted not in ("json", "csv"):
         raise GatewayError(INVALID_REQUEST, "format: this is neither json nor csv.", param="format")
