@@ -9,7 +9,7 @@ order, and what follows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -116,14 +116,26 @@ class Backlog:
         self._ended = self._carried = 0
         self._oldest_ms: int | None = None  # of those that are being carried
 
-    def _stumbled(self, step: str, exc: Exception) -> None:
-        """*step* met what nobody had thought of, and will be tried again: told once until `_went_on`."""
-        if step not in self._stumbling:
-            self._stumbling.add(step)
-            self._tasks.tell(step, exc)
+    async def _steadily(self, step: str, work: Awaitable[object]) -> bool:
+        """
+        Whether *work* was done; not where it met what nobody had thought of, which is told once until it is done.
 
-    def _went_on(self, step: str) -> None:
+        A bug of ours in it must not end what only a restart would begin anew: it is to be tried again.
+
+        Raises:
+            OSError, StoreUnavailable, UnicodeError: What its callers know.
+        """
+        try:
+            await work
+        except (OSError, StoreUnavailable, UnicodeError):
+            raise
+        except Exception as exc:
+            if step not in self._stumbling:
+                self._stumbling.add(step)
+                self._tasks.tell(step, exc)
+            return False
         self._stumbling.discard(step)
+        return True
 
     @property
     def backlog(self) -> int:

@@ -144,16 +144,16 @@ class SpoolKeeper(Backlog):
         is_carried = False
         try:
             async with asyncio.timeout_at(end_s):
-                while await self._empty() != self.spool.written:
-                    pass  # an end was recorded meanwhile
-                is_carried = True
+                is_carried = await self._steadily(_DRAIN, self._empty_all())
         except TimeoutError:
             pass
         except OSError as exc:
             self._tell_unreadable(self.spool.home.path, exc)
-        except Exception as exc:
-            self._stumbled(_DRAIN, exc)
         self._leave(is_carried=is_carried)
+
+    async def _empty_all(self) -> None:
+        while await self._empty() != self.spool.written:
+            pass  # an end was recorded meanwhile
 
     def _leave(self, *, is_carried: bool) -> None:
         """
@@ -180,16 +180,15 @@ class SpoolKeeper(Backlog):
             await asyncio.sleep(GATHER_S)  # for company
             self._news.clear()
             try:
-                await self._empty()
+                is_done = await self._steadily(_DRAIN, self._empty())
                 self._unread.discard(self.spool.home.path)
-                self._went_on(_DRAIN)
             except OSError as exc:  # no file may be opened just now, or somebody has taken them away
                 self._tell_unreadable(self.spool.home.path, exc)
                 self.spool.look_after()
                 await asyncio.sleep(RETRY_S)
                 self._news.set()
-            except Exception as exc:  # a bug of ours must not end what only a restart would begin anew
-                self._stumbled(_DRAIN, exc)
+                continue
+            if not is_done:
                 await asyncio.sleep(STUMBLED_S)
                 self._news.set()
 
@@ -231,17 +230,13 @@ class SpoolKeeper(Backlog):
         """Take over the journal at *path* if its process is dead. One that cannot be read keeps none of the others."""
         try:
             home = await _in_thread(take, path)
-            if home is not None:
-                await self._adopt(home)
+            if home is not None and await self._steadily(f"{_ADOPT} {path.name}", self._adopt(home)):
                 self._unread.discard(path)
                 self._counted.discard(path)
-                self._went_on(f"{_ADOPT} {path.name}")
         except OSError as exc:
             self._tell_unreadable(path, exc)
         except UnicodeError:
             self._tell_unreadable(path, OSError(errno.EINVAL, "no journal"))
-        except Exception as exc:  # a bug of ours, in one of them
-            self._stumbled(f"{_ADOPT} {path.name}", exc)
 
     async def _adopt(self, home: Home) -> None:
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""

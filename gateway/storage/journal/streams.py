@@ -195,18 +195,14 @@ class StreamKeeper(Backlog):
         end_s = self._loop.time() + timeout_s
         writing, *others = self._running or [self._tasks.spawn(self._pipe.run(), name="journal.write")]
         await _stop(others)
-        try:
+        with suppress(TimeoutError, StoreUnavailable):
             async with asyncio.timeout_at(end_s):
                 await self._pipe.emptied()
-                await self._empty()
-                if self._open:
+                is_carried = await self._steadily(_DRAIN, self._empty())
+                if self._open or not is_carried:
                     await self._store.release(self._rules.name)
                 else:
                     await self._store.remove(self._rules.name)
-        except (TimeoutError, StoreUnavailable):
-            pass
-        except Exception as exc:
-            self._stumbled(_DRAIN, exc)
         await _stop([writing])
         self._pipe.close()
         await self._store.close()
@@ -302,15 +298,12 @@ class StreamKeeper(Backlog):
             await asyncio.sleep(GATHER_S)  # for company
             self._news.clear()
             try:
-                await self._empty()
-                self._went_on(_DRAIN)
+                if await self._steadily(_DRAIN, self._empty()):
+                    continue
+                await asyncio.sleep(STUMBLED_S)
             except StoreUnavailable:
                 await asyncio.sleep(RENEW_S)
-                self._news.set()
-            except Exception as exc:  # a bug of ours must not end what only a restart would begin anew
-                self._stumbled(_DRAIN, exc)
-                await asyncio.sleep(STUMBLED_S)
-                self._news.set()
+            self._news.set()
 
     async def _empty(self) -> None:
         """Bring everything that is written by now into the database."""
@@ -339,23 +332,16 @@ class StreamKeeper(Backlog):
             with suppress(StoreUnavailable):
                 unheld = await self._store.unheld(self._rules.name)
                 for name in suspects & unheld:
-                    await self._adopt_if_left(name)
+                    step = f"{_ADOPT} {name.partition('~')[0]}"  # behind it stands when it was taken
+                    await self._steadily(step, self._adopt_if_left(name))
                 suspects = unheld
             await asyncio.sleep(ADOPT_S)
 
     async def _adopt_if_left(self, name: str) -> None:
-        """Raises StoreUnavailable; what nobody had thought of keeps none of the other journals."""
-        step = f"{_ADOPT} {name.partition('~')[0]}"  # behind it stands when it was taken
-        try:
-            for old_name, new_name in await self._store.put_aside(name):
-                self._stream_reports.displaced(old_name, new_name)
-            if (taken := await self._store.take(name, self._rules.writer)) is not None:
-                await self._adopt(*taken)
-                self._went_on(step)
-        except StoreUnavailable:
-            raise
-        except Exception as exc:  # a bug of ours, in one of them
-            self._stumbled(step, exc)
+        for old_name, new_name in await self._store.put_aside(name):
+            self._stream_reports.displaced(old_name, new_name)
+        if (taken := await self._store.take(name, self._rules.writer)) is not None:
+            await self._adopt(*taken)
 
     async def _adopt(self, name: str, writer: str) -> None:
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
