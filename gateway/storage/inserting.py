@@ -35,7 +35,7 @@ class Insert:
     def __init__(
         self, table: Table, row: type[Struct], told: Sequence[str] = (), conflict: str = "ON CONFLICT DO NOTHING"
     ) -> None:
-        self._row = row
+        self._decoder = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
         self._told = told
         fields = row.__struct_fields__
         self._documents = [place for place, name in enumerate(fields) if isinstance(table.c[name].type, JSON)]
@@ -65,7 +65,7 @@ class Insert:
         # The one character that PostgreSQL has no place for: a caller's model may be called anything.
         if "\\u0000" in document:
             document = _NUL.sub(r"\1", document)
-            rows = msgspec.json.decode(document, type=Sequence[self._row])  # type: ignore[name-defined]
+            rows = self._decoder.decode(document)
         if connection.dialect.name == "sqlite":
             return await self._bind(connection, rows)
         found = await connection.execute(self._of_document, {"rows": document})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from functools import partial
 
+from gateway.aio import together
 from gateway.storage.redis_link import Link
 from gateway.storage.redis_script import EPOCH_KEY
 
@@ -29,7 +30,8 @@ async def clear(link: Link, *, timeout_s: float) -> list[tuple[str, str]]:
     moved, cursor = list[tuple[str, str]](), "0"
     while True:
         cursor, names = await link.ask("SCAN", cursor, "MATCH", f"{_PREFIX}*", "COUNT", _AT_ONCE, timeout_s=timeout_s)
-        kinds = await asyncio.gather(*[link.ask("TYPE", name, timeout_s=timeout_s) for name in names])
+        asks = [partial(link.ask, "TYPE", name, timeout_s=timeout_s) for name in names]
+        kinds = await together(asks, at_once=_AT_ONCE)
         for name, kind in zip(names, kinds, strict=True):
             if (ours := kind_of(name)) is not None and kind not in ("none", ours):
                 new_name = f"{_PREFIX}aside:{time.time_ns():x}:{name.removeprefix(_PREFIX)}"
