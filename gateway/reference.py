@@ -175,7 +175,8 @@ MEANINGS: Mapping[str, str] = {
     "shutting_down": "The process is about to exit; another one takes the next request.",
     "provider_timeout": "No token of a stream came within `stream.first_token_s`, all attempts together.",
     "gateway_timeout": "The whole answer was not there within `stream.non_stream_s`; a stream has no such limit.",
-    "stream_interrupted": "The provider broke off, stalled or ended without its end marker while the stream was open.",
+    "stream_interrupted": "The provider broke off, stalled or ended without its end marker while the stream was open; "
+    "or the gateway had to exit, and the message is `the gateway shut down while the answer ran`.",
     "panel_cancelled": "A panel of the [playground](playground.md) was cancelled by its key; told in a frame.",
 }
 

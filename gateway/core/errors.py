@@ -152,6 +152,8 @@ INTERNAL_ERROR = ErrorKind(
 STREAM_INTERRUPTED = ErrorKind(
     "stream_interrupted", 200, "provider_error", "api_error", "upstream stream interrupted"
 )
+# The same to programs, which tell the two apart by their `failure_class`: no provider is to blame.
+STREAM_SHUT_DOWN = replace(STREAM_INTERRUPTED, message="the gateway shut down while the answer ran")
 PANEL_CANCELLED = ErrorKind("panel_cancelled", 200, "cancelled", "api_error", "the panel was cancelled")
 
 ERRORS: tuple[ErrorKind, ...] = (
@@ -253,7 +255,9 @@ class Failure:
     @property
     def told(self) -> ErrorKind:
         """What the frame says that ends a stream: a stop of our own by its own code, all else as an interruption."""
-        return self.error if self.failure_class == "policy_stop" else STREAM_INTERRUPTED
+        if self.failure_class == "policy_stop":
+            return self.error
+        return STREAM_SHUT_DOWN if self.failure_class == "gateway_shutdown" else STREAM_INTERRUPTED
 
     @property
     def is_ours(self) -> bool:

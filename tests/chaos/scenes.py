@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import resource
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,20 +91,26 @@ def interruption(side: Side, frames: Sequence[bytes]) -> dict[str, Any]:
         assert frames[-1] == b"data: [DONE]"
         frame = frames[-2]
         block: dict[str, Any] = said[-2][1]["error"]["_anoman"]
-        error = {"type": "provider_error", "code": "stream_interrupted", "message": "upstream stream interrupted"}
+        error = {"type": "provider_error", "code": "stream_interrupted", "message": _message(block)}
         wanted = b"data: " + _compact({"error": {**error, "_anoman": block}})
     else:
         frame = frames[-1]
         assert said[-1][0] == "error"
         block = said[-1][1]["error"]["_anoman"]
         code = "stream_interrupted"
-        error = {"type": "api_error", "message": "upstream stream interrupted", "code": code}
+        error = {"type": "api_error", "message": _message(block), "code": code}
         error |= {"details": {"error_code": code}, "_anoman": block}
         whole = {"type": "error", "error": error, "request_id": said[-1][1]["request_id"]}
         wanted = b"event: error\ndata: " + _compact(whole)
     assert frame == wanted
     assert list(block) == ["failure_class", "completion_tokens"]
     return block
+
+
+def _message(block: Mapping[str, Any]) -> str:
+    if block["failure_class"] == "gateway_shutdown":
+        return "the gateway shut down while the answer ran"
+    return "upstream stream interrupted"
 
 
 def refusal(side: Side, reply: Reply) -> str:

@@ -251,6 +251,7 @@ async def test_prx_11_sigterm(path: str) -> None:
     assert (late.status, late.json["error"]["code"]) == (503, "shutting_down")
     assert [body.ended_properly for body in bodies] == [True, True]
     assert b'"failure_class":"gateway_shutdown"' in bodies[0].body
+    assert b'"message":"the gateway shut down while the answer ran"' in bodies[0].body
     assert b"stream_interrupted" not in bodies[1].body
     assert (set(receipts), code) == ({"completed", "interrupted"}, 0)
     assert took_s < 6
