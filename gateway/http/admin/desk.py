@@ -65,6 +65,7 @@ class AdminDesk:
         route, params = self.table.find(route_path(request), request.method)
         try:
             key = await self._authenticate(request, secret, route)
+            route.check(params)
             query = _query(request.raw_path.partition("?")[2], route)
             page = read_page(route.path, query) if route.paged else NO_PAGE
             tenant = _tenant(key, query)

@@ -21,7 +21,7 @@ from gateway.http.admin.asking import (
     usage_span,
 )
 from gateway.http.admin.pages import DEFAULT_ROWS, Mark
-from gateway.http.admin.routes import AdminRequest, AdminRoute, Reply, json_reply
+from gateway.http.admin.routes import ABSENT, AdminRequest, AdminRoute, Reply, json_reply
 from gateway.wire.moments import MAX_MS, moment_text
 from gateway.wire.sheets import sheet
 
@@ -86,7 +86,7 @@ class ReadingDesk:
         """A trace, what the ledger has on it, and the bodies where they are kept."""
         found = await self._books.trace(asked.tenant, asked.params["id"])
         if found is None:
-            raise GatewayError(NOT_FOUND, "There is no such trace.")
+            raise GatewayError(NOT_FOUND, ABSENT["traces"])
         kept = found.bodies
         bodies = None if kept is None else {"request": kept["request"], "response": kept["response"]}
         entries = [entry_view(row) for row in _shown(asked, found.ledger)]
@@ -113,7 +113,7 @@ class ReadingDesk:
             raise GatewayError(INVALID_REQUEST, words, param="tenant")
         found = await self._books.session(asked.params["id"], _traces_asked(asked))
         if found is None:
-            raise GatewayError(NOT_FOUND, "There is no such session.")
+            raise GatewayError(NOT_FOUND, ABSENT["sessions"])
         return _traces_page(asked, found.traces, {"session": session_view(found.session)})
 
     async def receipt(self, asked: AdminRequest) -> Reply:
@@ -122,7 +122,7 @@ class ReadingDesk:
         own = key.id if "inference" in key.rights else None
         rows = _shown(asked, await self._books.receipt(asked.tenant, request_id, own))
         if not rows:
-            raise GatewayError(NOT_FOUND, "There is no such receipt, or not yet: it comes shortly after the answer.")
+            raise GatewayError(NOT_FOUND, ABSENT["receipts"])
         return json_reply(receipt_view(request_id, rows))
 
 

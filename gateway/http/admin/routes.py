@@ -20,12 +20,23 @@ PREFIX = "/anoman/v1/"
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
-# What a `{name:type}` of a path takes, decoded. Whatever does not fit is not there: 404, without a look into any store.
+# What a `{name:type}` of a path takes, decoded. Whatever does not fit is not there: 404, without a look into any store,
+# in the words that a store has for what it has not: by `ABSENT`.
 PARAMETERS: Mapping[str, re.Pattern[str]] = {
     "label": LABEL,
     "key": re.compile(r"key_[0-9a-f]{12,32}"),
     "request": re.compile(r"req_[0-9a-f]{32}(-[A-Za-z0-9_-]{1,64})?"),  # of a panel: with its own id behind
     "text": re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,256}"),  # as wire.headers.MAX_ID_CHARS
+}
+# What is said of a thing that is not there, by the first segment of its path.
+ABSENT: Mapping[str, str] = {
+    "tenants": "There is no tenant {id}.",
+    "keys": "There is no key {id}.",
+    "tiers": "There is no tier {name}.",
+    "policies": "There is no policy {name}.",
+    "traces": "There is no such trace.",
+    "sessions": "There is no such session.",
+    "receipts": "There is no such receipt, or not yet: it comes shortly after the answer.",
 }
 _PARAMETER = re.compile(r"\{(\w+):(\w+)\}")
 
@@ -104,6 +115,19 @@ class AdminRoute:
         """The whole path as in documents."""
         return PREFIX + _PARAMETER.sub(r"{\1}", self.path)
 
+    def check(self, params: Mapping[str, str]) -> None:
+        """
+        See that *params* are such as things are called by.
+
+        Raises:
+            GatewayError: `not_found`.
+        """
+        if all(PARAMETERS[kind].fullmatch(params[name]) for name, kind in _PARAMETER.findall(self.path)):
+            return
+        words = ABSENT.get(self.path.partition("/")[0], NOT_FOUND.message)
+        can_be_shown = all(PARAMETERS["text"].fullmatch(value) for value in params.values())
+        raise GatewayError(NOT_FOUND, words.format(**params) if can_be_shown else "There is nothing of that name.")
+
 
 class AdminTable:
     """
@@ -124,7 +148,7 @@ class AdminTable:
 
     def find(self, path: str, method: str) -> tuple[AdminRoute, dict[str, str]]:
         """
-        The row of *path*, which is as sent and without its query, and the parameters in it.
+        The row of *path*, which is as sent and without its query, and the parameters in it, for `AdminRoute.check`.
 
         Raises:
             GatewayError: `not_found`, `method_not_allowed`.
@@ -151,22 +175,28 @@ class AdminTable:
         return None, {}
 
 
-# A segment that is to be just that, or the name and the type of a parameter.
-_Pattern = tuple[str | tuple[str, re.Pattern[str]], ...]
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A segment that is a parameter of this name; others are to be just what they are."""
+
+    name: str
+
+
+_Pattern = tuple[str | _Named, ...]
 
 
 def _pattern(path: str) -> _Pattern:
-    segments: list[str | tuple[str, re.Pattern[str]]] = []
+    segments: list[str | _Named] = []
     for segment in path.split("/"):
         found = _PARAMETER.fullmatch(segment)
         if found is not None and found[2] not in PARAMETERS:
             raise ValueError(f"no such type of parameter: {found[2]}")
-        segments.append(segment if found is None else (found[1], PARAMETERS[found[2]]))
+        segments.append(segment if found is None else _Named(found[1]))
     return tuple(segments)
 
 
 def _params(pattern: _Pattern, segments: list[str]) -> dict[str, str] | None:
-    """The parameters of a path that matches; None for one that does not."""
+    """The parameters of a path that matches, of whatever type; None for one that does not."""
     if len(pattern) != len(segments):
         return None
     params = {}
@@ -175,11 +205,9 @@ def _params(pattern: _Pattern, segments: list[str]) -> dict[str, str] | None:
             if segment != expected:
                 return None
             continue
-        name, kind = expected
-        text = unquote(segment, errors="surrogateescape")
-        if kind.fullmatch(text) is None:
+        if not segment:
             return None
-        params[name] = text
+        params[expected.name] = unquote(segment, errors="surrogateescape")
     return params
 
 

@@ -111,6 +111,11 @@ async def test_unknown_path(path: str) -> None:
     assert told(await ask(path)) == (404, "not_found", None)
 
 
+async def test_malformed_id_before_the_key() -> None:
+    """Who has no key is told so, whatever the id in the path."""
+    assert told(await ask("things/-a", key="anm-ak-nobody")) == (401, "invalid_api_key", None)
+
+
 async def test_decoded_parameter() -> None:
     """A parameter is decoded once, so that any session's name can be told."""
     assert (await ask("names/a%20%252F%C3%A9/parts")).json["params"] == {"name": "a %2Fé"}
