@@ -21,6 +21,10 @@ class BadTerms(Exception):
         self.problems = problems
 
 
+class BeyondRights(BadTerms):
+    """Terms that make sense, but are not for whoever asks to give."""
+
+
 @dataclass(frozen=True, slots=True)
 class Burst:
     """

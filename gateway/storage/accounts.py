@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.account_checks import check_fields
-from gateway.core.accounts import BadTerms, Tier, beyond
+from gateway.core.accounts import BadTerms, BeyondRights, Tier, beyond
 from gateway.core.credentials import ENTROPY_BYTES, Prefix, digest_of, last4, make_secret
 from gateway.core.ports import Terms
 from gateway.core.records import Actor, KeyDraft, KeyRecord, NotThere, Secret, Taken, Tenant
@@ -26,6 +26,8 @@ EARLIER_MS = 86_400_000  # that the row of an earlier secret stays behind its en
 SHARED = (
     "tier", "limits", "models", "region_preference", "prefer_batch", "budgets", "policy", "when_blind", "log_bodies",
 )  # fmt: skip
+
+_TOO_MUCH = "this is not within the tenant's tier; only a key with the right `operate` may give it"
 
 
 class SqlAccounts:
@@ -159,12 +161,12 @@ class SqlAccounts:
 
         Raises:
             NotThere: There is no such tenant, or none that *actor* may touch.
-            BadTerms: Something in *draft* makes no sense, or goes beyond what *actor* may give.
+            BadTerms: Something in *draft* makes no sense; `BeyondRights` of what *actor* may not give.
         """
         if not actor.is_operator and actor.tenant != draft.tenant:
             raise NotThere(f"There is no tenant {draft.tenant}.")
         if not actor.is_operator and "operate" in draft.rights:
-            raise BadTerms([("rights", "`operate` takes the right `operate`")])
+            raise BeyondRights([("rights", "only a key with the right `operate` may give that right")])
         now_ms, key_id = self._now_ms(), f"key_{self._chance(10).hex()}"
         prefix: Prefix = "anm-sk" if draft.rights == ("inference",) else "anm-ak"
         text = make_secret(prefix, self._chance(ENTROPY_BYTES))
@@ -280,7 +282,7 @@ class SqlAccounts:
 
         Raises:
             NotThere: There is no such tenant.
-            BadTerms: They do not; or *actor* gives, by what is *changed*, more than the tenant has.
+            BadTerms: They do not; `BeyondRights` where *actor* gives, by what is *changed*, more than the tenant has.
         """
         owner = await _tenant(connection, tenant)
         tier = await _tier_of(connection, self._terms(), fields["tier"] or owner.tier, fields["limits"])
@@ -288,7 +290,7 @@ class SqlAccounts:
             own = await _tier_of(connection, self._terms(), owner.tier, {})
             more = beyond(own, tier) if fields["tier"] in (None, owner.tier) else ["tier"]
             if more:
-                raise BadTerms([(more[0], "goes beyond the tenant's tier, which takes the right `operate`")])
+                raise BeyondRights([(more[0], _TOO_MUCH)])
         if "policy" in changed and fields["policy"] is not None:
             known = select(policies.c.name).where(
                 policies.c.name == fields["policy"], policies.c.tenant.in_(("", tenant))

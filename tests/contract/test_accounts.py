@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.aio import Tasks
-from gateway.core.accounts import BadTerms, Budget, Key, Right
+from gateway.core.accounts import BadTerms, BeyondRights, Budget, Key, Right
 from gateway.core.credentials import digest_of, is_well_formed
 from gateway.core.records import CLI, Actor, KeyDraft, NotThere, Secret, Taken
 from gateway.settings import FileTerms, TierEntry
@@ -415,10 +415,10 @@ async def test_more_than_the_tenant_has(bank: Bank, fields: dict[str, Any], fiel
     await bank.tenant()
     mine = await bank.make(actor=MANAGER, limits={"rpm": 10, "classes": ["mid"]}, tier="small")
 
-    with pytest.raises(BadTerms) as made:
+    with pytest.raises(BeyondRights) as made:
         await bank.make(actor=MANAGER, **fields)
     if field != "rights":
-        with pytest.raises(BadTerms):
+        with pytest.raises(BeyondRights):
             await bank.accounts.update_key(MANAGER, mine.key.id, fields)
 
     assert made.value.problems[0][0] == field

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
-from gateway.core.accounts import BadTerms, Budget, Period, Residency, Right, Scope, WhenBlind
-from gateway.core.errors import CONFLICT, INVALID_REQUEST, NOT_FOUND, GatewayError
+from gateway.core.accounts import BadTerms, BeyondRights, Budget, Period, Residency, Right, Scope, WhenBlind
+from gateway.core.errors import CONFLICT, INVALID_REQUEST, NOT_FOUND, RIGHT_DENIED, ErrorKind, GatewayError
 from gateway.core.money import parse_nano
 from gateway.core.records import Actor, NotThere, Taken
 from gateway.http.admin.routes import AdminRequest, Handler, Reply
@@ -132,9 +132,9 @@ def _budget(place: int, form: BudgetForm, scopes: tuple[Scope, ...]) -> Budget:
         raise _wrong(f"budgets[{place}].limit_usd", str(exc)) from None
 
 
-def _wrong(param: str, problem: str) -> GatewayError:
+def _wrong(param: str, problem: str, kind: ErrorKind = INVALID_REQUEST) -> GatewayError:
     shown = param if param.isascii() and param.isprintable() and len(param) <= 128 else None
-    return GatewayError(INVALID_REQUEST, f"{shown or 'A field'}: {problem}.", param=shown)
+    return GatewayError(kind, f"{shown or 'A field'}: {problem}.", param=shown)
 
 
 def actor_of(asked: AdminRequest) -> Actor:
@@ -155,6 +155,7 @@ def told(handle: Handler, limits: str = "limits.") -> Handler:
         except BadTerms as exc:
             field, problem = exc.problems[0]
             is_outer = field.partition("[")[0] in (*_OUTER, "models", "budgets")
-            raise _wrong(field if is_outer else f"{limits}{field}", problem) from None
+            kind = RIGHT_DENIED if isinstance(exc, BeyondRights) else INVALID_REQUEST
+            raise _wrong(field if is_outer else f"{limits}{field}", problem, kind) from None
 
     return handled
