@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import ceil
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from gateway.core.accounts import Key, Scope, Tier
 from gateway.core.booking import Admission
 from gateway.core.call import UpstreamRequest
-from gateway.core.errors import ErrorKind
+from gateway.core.errors import ErrorKind, GatewayError
 from gateway.core.exchange import Answer, Limits, Place
 from gateway.core.held import Part
 from gateway.core.receipt import Receipt
@@ -97,6 +98,15 @@ class Refused(Struct, frozen=True, gc=False):
     met: Met = "blind"
     left: int = 0
     held: int = 0
+
+    def as_error(self) -> GatewayError:
+        """The error, whose message says which limit was met and how long to wait, in seconds as `retry-after` has."""
+        message = self.kind.message
+        if self.limit:
+            message = f"{message.removesuffix('.')}; its limit is {self.limit}."
+        if self.limit and self.retry_after_s is not None:
+            message = f"{message.removesuffix('.')}; try again in {ceil(self.retry_after_s)} s."
+        return GatewayError(self.kind, message, retry_after_s=self.retry_after_s)
 
 
 class Keys(Protocol):

@@ -134,7 +134,7 @@ class Repeater:
         verdict = await self._counters.admit(Order(key, exchange.request_id))
         exchange.limits = verdict.limits
         if isinstance(verdict, Refused):
-            raise GatewayError(verdict.kind, retry_after_s=verdict.retry_after_s)
+            raise verdict.as_error()
         self._counters.settle(exchange.request_id, Spent())
 
 

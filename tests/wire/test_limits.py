@@ -208,8 +208,9 @@ async def test_burst_credits_are_told(tmp_path: Path) -> None:
             {"active": False, "credits": 2, "capacity": 2},
             {"active": True, "credits": 1, "capacity": 2},
         ]
-        assert replies[4].json["error"]["message"].endswith("its limit is 2 per minute.")
-        assert 0 < int(replies[4].headers.get("retry-after") or 0) <= 60
+        wait = replies[4].headers.get("retry-after") or ""
+        assert replies[4].json["error"]["message"].endswith(f"its limit is 2 per minute; try again in {wait} s.")
+        assert 0 < int(wait) <= 60
 
 
 async def test_tokens_per_minute_are_reserved_and_reconciled(tmp_path: Path) -> None:
@@ -225,7 +226,8 @@ async def test_tokens_per_minute_are_reserved_and_reconciled(tmp_path: Path) -> 
         error = third.json["error"]
         assert (error["type"], error["message"]) == (
             "tokens",
-            "Too many tokens this minute for this key; its limit is 150 tokens per minute.",
+            "Too many tokens this minute for this key; its limit is 150 tokens per minute; "
+            f"try again in {third.headers.get('retry-after')} s.",
         )
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call
 from gateway.core.catalog import Mode, Model
-from gateway.core.errors import GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.money import Weight
 from gateway.core.ports import Admitted, Counters, Order, Refused, Spent
@@ -150,10 +149,7 @@ class Admit:
         self._decided(verdict.met)
         if case is not None and verdict.met in ("budget", "allowance"):
             raise shortage(verdict, case, bound_name(call))
-        message = verdict.kind.message
-        if verdict.limit:
-            message = f"{message.removesuffix('.')}; its limit is {verdict.limit}."
-        raise GatewayError(verdict.kind, message, retry_after_s=verdict.retry_after_s)
+        raise verdict.as_error()
 
 
 def _draws(key: Key) -> bool:

@@ -61,7 +61,7 @@ async def test_admission_tells_where_the_key_stands() -> None:
     assert first is None
     assert [each.limits for each in exchanges] == [Limits(2, 1), Limits(2, 0), Limits(2, 0)]
     assert (error.kind.code, error.retry_after_s) == ("rate_limit_exceeded", 45.0)
-    assert error.message == "Too many requests this minute for this key; its limit is 2 per minute."
+    assert error.message == "Too many requests this minute for this key; its limit is 2 per minute; try again in 45 s."
 
 
 class Kept:
@@ -127,7 +127,7 @@ async def test_the_slot_is_given_back(play: Play) -> None:
         busy = await refusal(admit, exchange(ONE))
         scene.leave()
         assert busy.kind.code == "inflight_cap"
-        assert busy.message == "Too many requests of this key are running at once; its limit is 1 at once."
+        assert busy.message.endswith("running at once; its limit is 1 at once; try again in 1 s.")
 
     await scene.end()
 
