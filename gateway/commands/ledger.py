@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -27,7 +28,7 @@ from gateway.storage.database import first_line
 from gateway.storage.journal.behind import ends_in_files, ends_in_streams, missing
 from gateway.storage.journal.stream_store import StreamStore
 from gateway.storage.reading import in_one_state
-from gateway.storage.reconciling import count_days, count_ids
+from gateway.storage.reconciling import count_days, count_ids, providers_of
 from gateway.storage.redis_link import Link, RedisFailed, open_link
 from gateway.storage.verifying import MAX_EXAMPLES, Finding, Kind, verify
 from gateway.storage.verifying_counters import BETWEEN_S, REPLY_S, Counter, check_counters, still_so
@@ -107,7 +108,7 @@ async def _repair(link: Link, database: Patient, settings: Settings, differing: 
     behind = await _behind(database, settings)
     if behind:
         since_s = max(0, now_ms() - min(behind.values())) // 1000
-        calls = "1 call" if len(behind) == 1 else f"{len(behind)} calls"
+        calls = _many(len(behind), "call")
         click.echo(
             f"Nothing is repaired: {calls} of the journals, the first of which ended {since_s} s ago, would be lost to "
             "the counters, as the ledger does not have them yet. Try again when they are there.",
@@ -154,14 +155,18 @@ def reconcile(
     export = _read_or_exit(file)
     theirs = gathered(export)
 
-    async def work(database: Patient) -> dict[Place, Counted]:
-        async def step(connection: AsyncConnection) -> dict[Place, Counted]:
+    async def work(database: Patient) -> tuple[dict[Place, Counted], list[str]]:
+        async def step(connection: AsyncConnection) -> tuple[dict[Place, Counted], list[str]]:
             count = count_ids if is_by_id(theirs) else count_days
-            return await count(connection, list(theirs), provider)
+            found = await count(connection, list(theirs), provider)
+            return found, [] if found or provider is None else await providers_of(connection)
 
         return await database.read(in_one_state(step))
 
-    ours = look_into(stored_or_exit(config).storage, work)
+    ours, known = look_into(stored_or_exit(config).storage, work)
+    if not ours and provider is not None and provider not in known:
+        words = f"the ledger has no costs of a provider {provider}; it has: {', '.join(known) or 'none'}"
+        raise click.BadParameter(words, param_hint="--provider")
     if not is_by_id(theirs):
         theirs = renamed(theirs, ours, aliases)
     found = differences(ours, theirs)
@@ -190,24 +195,39 @@ def _tell(
         counted = {whose: msgspec.to_builtins(total) for whose, total in sums}
         click.echo(msgspec.json.encode({"places": len({*ours, *theirs}), "differences": len(found), **counted}))
         return
-    for difference in found:
-        click.echo(difference_line(difference))
+    for line in _difference_lines(found):
+        click.echo(line)
     for whose, total in sums:
         click.echo(f"{whose}: {_amounts(total)}")
-    agreed = "They agree." if not found else f"They differ in {len(found)} amounts."
-    click.echo(f"{len({*ours, *theirs})} places. {agreed}")
+    agreed = "They agree." if not found else f"They differ in {_many(len(found), 'amount')}."
+    click.echo(f"{_many(len({*ours, *theirs}), 'place')}. {agreed}")
 
 
-def difference_line(difference: Difference) -> str:
-    """Such as `2026-03-01 gpt-4o: prompt_tokens ours 100, theirs 90 (2 requests not by their count)`."""
-    told = difference.told()
-    where = " ".join(difference.place)
-    if difference.ours is None or difference.theirs is None:
-        side, amount = ("theirs", told["theirs"]) if difference.ours is None else ("ours", told["ours"])
-        line = f"{where}: only {side}, {told['amount']} {amount}"
-    else:
-        line = f"{where}: {told['amount']} ours {told['ours']}, theirs {told['theirs']}"
-    return f"{line} ({difference.uncertain} requests not by their count)" if difference.uncertain else line
+def _difference_lines(found: Iterable[Difference]) -> Iterator[str]:
+    """
+    Such as `2026-03-01 gpt-4o: prompt_tokens ours 100, theirs 90 (2 requests not by their count)`.
+
+    What only one side has at a place is in one line: `chatcmpl-9: only theirs, prompt_tokens 1, completion_tokens 1`.
+    """
+    for (place, side, uncertain), some in groupby(found, lambda each: (each.place, _only(each), each.uncertain)):
+        where, behind = " ".join(place), f" ({_many(uncertain, 'request')} not by their count)" if uncertain else ""
+        told = [each.told() for each in some]
+        if side is None:
+            yield from (f"{where}: {one['amount']} ours {one['ours']}, theirs {one['theirs']}{behind}" for one in told)
+        else:
+            amounts = [f"{one['amount']} {one[side]}" for one in told if one[side] is not None]
+            yield f"{where}: {', '.join([f'only {side}', *amounts])}{behind}"
+
+
+def _only(difference: Difference) -> str | None:
+    """The side that alone has anything at the place; None where both have."""
+    if difference.ours is None:
+        return "theirs"
+    return "ours" if difference.theirs is None else None
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _amounts(total: Counted) -> str:
@@ -215,4 +235,4 @@ def _amounts(total: Counted) -> str:
     uncertain, cost = told.pop("uncertain"), told.pop("cost_nano_usd", None)
     parts = [f"{name} {value}" for name, value in told.items()]
     parts += [f"cost_usd {format_nano(cost)}"] if cost is not None else []
-    return ", ".join([*parts, f"{uncertain} requests not by their count"] if uncertain else parts)
+    return ", ".join([*parts, f"{_many(uncertain, 'request')} not by their count"] if uncertain else parts)

@@ -85,13 +85,19 @@ def renamed(theirs: Mapping[Place, Counted], ours: Iterable[Place], aliases: Map
 
 
 def differences(ours: Mapping[Place, Counted], theirs: Mapping[Place, Counted]) -> list[Difference]:
-    """Where *theirs* says something else than *ours*, by place; of what it does not count, nothing."""
+    """
+    Where *theirs* says something else than *ours*, by place; of what it does not count, nothing.
+
+    A place that only one of them has is told by each amount that *theirs* counts anywhere; where that is none, by the
+    requests.
+    """
     found: list[Difference] = []
+    counted = [name for name in AMOUNTS if any(getattr(each, name) is not None for each in theirs.values())]
     for place in sorted({*ours, *theirs}):
         mine, other = ours.get(place), theirs.get(place)
         uncertain = mine.uncertain if mine is not None else 0
         if mine is None or other is None:
-            found.append(_one_sided(place, mine, other, uncertain))
+            found += _one_sided(place, mine, other, counted)
             continue
         for name in AMOUNTS:
             here, there = getattr(mine, name), getattr(other, name)
@@ -105,13 +111,14 @@ def totals(counts: Mapping[Place, Counted]) -> Counted:
     return sum(counts.values(), start=Counted())
 
 
-def _one_sided(place: Place, mine: Counted | None, other: Counted | None, uncertain: int) -> Difference:
-    """Told by the amount that says most of how much is missing."""
-    for name in ("cost_nano_usd", "completion_tokens", "prompt_tokens", "requests"):
-        here, there = (None if side is None else getattr(side, name) for side in (mine, other))
-        if here is not None or there is not None:
-            return Difference(place, name, here, there, uncertain)
-    return Difference(place, "requests", None, None, uncertain)
+def _one_sided(
+    place: Place, mine: Counted | None, other: Counted | None, counted: Iterable[str]
+) -> Iterable[Difference]:  # fmt: skip
+    uncertain = mine.uncertain if mine is not None else 0
+    side = mine or other
+    for name in [name for name in counted if getattr(side, name) is not None] or ["requests"]:
+        here, there = (None if each is None else getattr(each, name) for each in (mine, other))
+        yield Difference(place, name, here, there, uncertain)
 
 
 def _allowance(name: str, mine: Counted) -> int:

@@ -87,7 +87,7 @@ def _table(text: str) -> Iterator[Mapping[str, Any]]:
         for row in reader:
             if None in row or None in row.values():
                 raise BadExport(f"Line {reader.line_num} has another number of cells than the head.")
-            yield {name: value for name, value in row.items() if value != ""}
+            yield {name: value for name, value in row.items() if value != "" or name == "id"}
     except csv.Error as exc:
         raise BadExport(f"Line {reader.line_num}: {exc}.") from None
 
@@ -109,7 +109,9 @@ def _neutral(row: Mapping[str, Any]) -> tuple[Place, Counted]:
     unknown = sorted(str(name) for name in set(row) - _COLUMNS)
     if unknown:
         raise ValueError(f"the column {unknown[0]!r} is none of {', '.join(sorted(_COLUMNS))}")
-    if "id" in row:
+    if row.get("id") not in (None, "") or ("id" in row and "day" not in row):
+        if row["id"] in (None, ""):
+            raise ValueError("the `id` is empty")
         place: Place = (_text(row["id"]),)
     else:
         place = (date.fromisoformat(_text(row["day"])).isoformat(), _text(row["model"]))

@@ -61,6 +61,12 @@ async def count_ids(connection: AsyncConnection, places: Sequence[Place], provid
     return counted
 
 
+async def providers_of(connection: AsyncConnection) -> list[str]:
+    """The providers that the ledger has costs of, by name."""
+    chosen = select(ledger.c.provider).where(ledger.c.kind == COST, ledger.c.provider.is_not(None)).distinct()
+    return sorted((await connection.execute(chosen)).scalars())
+
+
 async def _answers(connection: AsyncConnection, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
     """The requests whose answers have these *names*, with the name and the provider; by the request's id."""
     columns = (traces.c.request_id, traces.c.response_id, traces.c.provider)

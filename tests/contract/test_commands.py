@@ -168,6 +168,7 @@ async def test_reconcile_by_id(tabled: Database, url: str, tmp_path: Path) -> No
     # The second is asked for by our own id, the third stands between them, the fourth is later than all.
     (tmp_path / "export.csv").write_text(EXPORT.replace("chatcmpl-2", request_id(3)))
     (tmp_path / "fine.csv").write_text("id,cost_usd\nchatcmpl-1,0.0000975\nchatcmpl-2,0.0000975\n")
+    (tmp_path / "one.csv").write_text("id,completion_tokens\nchatcmpl-1,8\n")
     await fill(
         tabled,
         ledger_rows=[*rows, *(cost(row) for row in rows), failed, free],
@@ -176,18 +177,23 @@ async def test_reconcile_by_id(tabled: Database, url: str, tmp_path: Path) -> No
 
     code, out, _ = await run(url, "ledger", "reconcile", "export.csv", cwd=tmp_path)
     fine = await run(url, "ledger", "reconcile", "fine.csv", "--provider", "openai", "--json", cwd=tmp_path)
+    nobody = await run(url, "ledger", "reconcile", "fine.csv", "--provider", "nope", cwd=tmp_path)
+    one = await run(url, "ledger", "reconcile", "one.csv", cwd=tmp_path)
 
     assert code == 1
     assert out.splitlines() == [
-        "chatcmpl-9: only theirs, cost_usd 0.100000",
-        f"{request_id(2)}: only ours, cost_usd 0.000097505",
+        "chatcmpl-9: only theirs, prompt_tokens 1, completion_tokens 1, cost_usd 0.100000",
+        f"{request_id(2)}: only ours, prompt_tokens 22, completion_tokens 7, cost_usd 0.000097505",
         f"{request_id(3)}: completion_tokens ours 7, theirs 8",
         "ours: requests 4, prompt_tokens 44, completion_tokens 21, cached_tokens 0, cache_write_tokens 0, "
         "cost_usd 0.000292505",
         "theirs: prompt_tokens 23, completion_tokens 16, cost_usd 0.100195",
-        "4 places. They differ in 3 amounts.",
+        "4 places. They differ in 7 amounts.",
     ]
     assert (fine[0], json.loads(fine[1])["differences"]) == (0, 0)
+    assert (nobody[0], nobody[1]) == (2, "")
+    assert nobody[2].endswith("the ledger has no costs of a provider nope; it has: azure, openai\n")
+    assert (one[0], one[1].splitlines()[-1]) == (1, "1 place. They differ in 1 amount.")
 
 
 async def test_reconcile_by_day(tabled: Database, url: str, tmp_path: Path) -> None:
@@ -211,11 +217,11 @@ async def test_reconcile_by_day(tabled: Database, url: str, tmp_path: Path) -> N
 
     assert code == 1
     assert out.splitlines()[:3] == [
-        "2026-02-28 gpt-4o: requests ours 2, theirs 1 (1 requests not by their count)",
-        "2026-02-28 gpt-4o: prompt_tokens ours 13, theirs 11 (1 requests not by their count)",
-        "2026-02-28 o-three: only theirs, completion_tokens 1",
+        "2026-02-28 gpt-4o: requests ours 2, theirs 1 (1 request not by their count)",
+        "2026-02-28 gpt-4o: prompt_tokens ours 13, theirs 11 (1 request not by their count)",
+        "2026-02-28 o-three: only theirs, requests 1, prompt_tokens 1, completion_tokens 1, cached_tokens 0",
     ]
-    assert out.splitlines()[-1] == "3 places. They differ in 3 amounts."
+    assert out.splitlines()[-1] == "3 places. They differ in 6 amounts."
 
 
 async def test_what_cannot_be_read(tmp_path: Path) -> None:

@@ -28,12 +28,23 @@ def test_what_differs() -> None:
 
 
 def test_what_one_side_has_not() -> None:
-    """A place that only one side knows is one difference, by the amount that says most."""
-    found = differences({("a",): Counted(1, 5, 6, 0, 0, 9)}, {("b",): Counted(prompt_tokens=4), ("c",): Counted()})
+    """A place that only one side knows is told by all that the other side counts, and by nothing that it does not."""
+    ours = {("a",): Counted(1, 5, 6, 0, 0, 9)}
+    theirs = {("b",): Counted(prompt_tokens=4), ("c",): Counted(completion_tokens=2), ("d",): Counted()}
+
+    found = differences(ours, theirs)
 
     assert found == [
-        Difference(("a",), "cost_nano_usd", 9, None, 0), Difference(("b",), "prompt_tokens", None, 4, 0),
-        Difference(("c",), "requests", None, None, 0),
+        Difference(("a",), "prompt_tokens", 5, None, 0), Difference(("a",), "completion_tokens", 6, None, 0),
+        Difference(("b",), "prompt_tokens", None, 4, 0), Difference(("c",), "completion_tokens", None, 2, 0),
+        Difference(("d",), "requests", None, None, 0),
+    ]  # fmt: skip
+
+
+def test_a_list_of_ids_alone() -> None:
+    """Where the other side counts nothing, what only we have is told by its requests."""
+    assert differences({("a",): Counted(1, 5, 6)}, {("b",): Counted()}) == [
+        Difference(("a",), "requests", 1, None, 0), Difference(("b",), "requests", None, None, 0)
     ]  # fmt: skip
 
 

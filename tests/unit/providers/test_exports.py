@@ -95,6 +95,8 @@ def test_the_neutral_lines() -> None:
         (b"id,prompt_tokens\na,99999999999999999999\n", "no count"), (b"id,cost_usd\na,1e999\n", "no amount"),
         (b"id,cost_usd\na,-1\n", "no amount"), (b"id,cost_usd\na,nan\n", "no amount"),
         (b"id,cost_usd\na,99999999999999999999\n", "amount"), (b"day,model\n7d,m\n", "Row 1"),
+        (b"id,requests\na,1\nb,1\nc,1\n,1\n", "Row 4: the `id` is empty"),
+        (b'{"id":null}', "Row 1: the `id` is empty"), (b"id,day,model\na,,\n,2026-03-01,m\n", "files of their own"),
         (b"day,model\n2026-02-30,m\n", "Row 1"), (b"day,model\n2026-03-01,\n", "'model'"),
         (b'{"id":"a\\u0000"}', "plain text"), (b'{"id":7}', "plain text"),
         (b'{"id":"a"}\n{"day":"2026-03-01","model":"m"}', "files of their own"),
