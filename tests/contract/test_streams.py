@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 import pytest_asyncio
+from redis import Redis as Client
 
 from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
@@ -75,6 +76,15 @@ async def stop(keeper: StreamKeeper) -> None:
     for task in keeper._running:
         task.cancel()
     await asyncio.wait(keeper._running)
+
+
+async def leave(keeper: StreamKeeper) -> None:
+    """The process of *keeper* admits `r1`, and dies."""
+    keeper.start()
+    await keeper.admit(admission("r1"))
+    await stop(keeper)
+    keeper._pipe.close()
+    await keeper._store.close()
 
 
 async def test_drained(house: House) -> None:
@@ -220,12 +230,8 @@ async def test_a_key_of_another_kind(house: House, key: str) -> None:
 
 async def test_another_kind_in_the_journal_of_the_dead(house: House) -> None:
     """It keeps nobody from taking over what is left."""
-    dead, other = house.keeper("dead"), house.keeper("other")
-    dead.start()
-    await dead.admit(admission("r1"))
-    await stop(dead)
-    dead._pipe.close()
-    await dead._store.close()
+    await leave(house.keeper("dead"))
+    other = house.keeper("other")
     for command in ("DEL anoman:journal:dead:lease", "SET anoman:journal:dead:places mine"):
         house.redis.command(*command.split())
 
@@ -235,6 +241,29 @@ async def test_another_kind_in_the_journal_of_the_dead(house: House) -> None:
 
     assert [name for name, _ in house.displaced] == ["anoman:journal:dead:places"]
     assert list(house.shelf.entries) == ["r1"]
+
+
+async def test_entries_that_are_no_text(house: House) -> None:
+    """They are put aside, which is told once, and keep nobody from taking over what is left; a writer that is none is
+    called as its journal is."""
+    await leave(house.keeper("dead"))
+    other = house.keeper("other")
+    client = Client.from_url(house.redis.url)
+    client.hset("anoman:journals", b"\xff\xfe", b"mine")
+    client.hset("anoman:journals", "dead", b"\xff")
+    client.delete("anoman:journal:dead:lease")
+
+    other.start()
+    await house.shelf.has(1)
+    await house.has_adopted()
+    await other.close(SOON_S)
+    ((key, new_name),) = house.displaced
+    kept = client.hgetall(new_name)
+    client.close()
+
+    assert (key, kept) == ("anoman:journals", {b"\xff\xfe": b"mine"})
+    assert (house.adopted, house.crashes) == ([("dead", 0, 1)], [])
+    assert list(house.redis.keys()) == [new_name]
 
 
 async def test_a_connection_that_is_cut(house: House) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -107,7 +107,12 @@ class Backlog:
     Args:
         epoch_s: Epoch seconds.
         tasks: Where their own run, and what nobody had thought of is told.
+
+    Attributes:
+        known: What their steps are known to raise.
     """
+
+    known: ClassVar[tuple[type[Exception], ...]] = (OSError, StoreUnavailable, UnicodeError)
 
     def __init__(self, epoch_s: Callable[[], float], tasks: Tasks) -> None:
         self._epoch_s = epoch_s
@@ -123,11 +128,11 @@ class Backlog:
         A bug of ours in it must not end what only a restart would begin anew: it is to be tried again.
 
         Raises:
-            OSError, StoreUnavailable, UnicodeError: What its callers know.
+            Exception: One that is `known`.
         """
         try:
             await work
-        except (OSError, StoreUnavailable, UnicodeError):
+        except self.known:
             raise
         except Exception as exc:
             if step not in self._stumbling:

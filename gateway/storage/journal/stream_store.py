@@ -60,6 +60,20 @@ end
 return moved
 """
 
+# An entry of the registry that is not ours stands in nobody's way in a hash of its own.
+_ENTRIES_ASIDE = """
+local moved = 0
+for _, entry in ipairs(ARGV) do
+  local found = redis.call('HGET', KEYS[1], entry)
+  if found then
+    redis.call('HSET', KEYS[2], entry, found)
+    moved = moved + redis.call('HDEL', KEYS[1], entry)
+  end
+end
+return moved
+"""
+_ENTRIES_AT_ONCE = 1_000  # words of a script: Lua's stack takes 8,000 (LUAI_MAXCSTACK)
+
 Id = bytes
 
 
@@ -67,8 +81,20 @@ def aside(name: str) -> tuple[str, list[str]]:
     """The script that gives other names to what is in the way of the journal *name*, and its keys; it replies old and
     new ones."""
     keys = REGISTRY, *_keys(name)
-    new_keys = [f"anoman:aside:{time.time_ns():x}:{key}" for key in keys]
-    return _ASIDE, [*keys, *new_keys]
+    return _ASIDE, [*keys, *map(_aside_name, keys)]
+
+
+def _aside_name(key: str) -> str:
+    return f"anoman:aside:{time.time_ns():x}:{key}"
+
+
+def _text(found: bytes) -> str | None:
+    """What a process of ours may have written; None for nothing, and for what is no text."""
+    try:
+        text = found.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text and text.isprintable() else None
 
 
 class StreamStore:
@@ -91,7 +117,15 @@ class StreamStore:
 
     async def names(self) -> list[str]:
         """All processes that have a journal."""
-        return [name.decode() for name in await self._run(self._client.hkeys(REGISTRY))]
+        return [name for entry in await self._entries() if (name := _text(entry)) is not None]
+
+    async def put_strangers_aside(self) -> list[tuple[str, str]]:
+        """As `put_aside`, of entries of the registry that are no names: the registry, and where they are now."""
+        strangers = [entry for entry in await self._entries() if _text(entry) is None][:_ENTRIES_AT_ONCE]
+        new_name = _aside_name(REGISTRY)
+        if not strangers or not await self._run(self._client.eval(_ENTRIES_ASIDE, 2, REGISTRY, new_name, *strangers)):
+            return []
+        return [(REGISTRY, new_name)]
 
     async def places(self, name: str) -> dict[bytes, bytes]:
         """Progress by request."""
@@ -103,7 +137,7 @@ class StreamStore:
 
     async def unheld(self, own: str) -> set[str]:
         """The names of journals besides *own* that nobody renews."""
-        names = [name for found in await self._run(self._client.hkeys(REGISTRY)) if (name := found.decode()) != own]
+        names = [name for name in await self.names() if name != own]
         pipeline = self._client.pipeline(transaction=False)
         for name in names:
             pipeline.exists(journal_key(name, "lease"))
@@ -111,11 +145,14 @@ class StreamStore:
         return {name for name, is_held in zip(names, held, strict=True) if not is_held}
 
     async def take(self, name: str, taker: str) -> tuple[str, str] | None:
-        """The new name of the journal *name*, now *taker*'s, and its writer; None where somebody has it, or had it."""
+        """
+        The new name of the journal *name*, now *taker*'s, and its writer; None where somebody has it, or had it. Where
+        the writer is not told in words that a database takes, it is called as the journal was.
+        """
         new_name = f"{name.partition('~')[0]}~{time.time_ns():x}"
         keys = [REGISTRY, *_keys(name), *_keys(new_name)]
         writer = await self._run(self._client.eval(_TAKE, len(keys), *keys, name, new_name, taker, str(LEASE_MS)))
-        return None if writer is None else (new_name, writer.decode())
+        return None if writer is None else (new_name, _text(writer) or name.partition("~")[0])
 
     async def put_aside(self, name: str) -> list[tuple[str, str]]:
         """Old and new names of what was in the way of the journal *name*."""
@@ -142,6 +179,9 @@ class StreamStore:
         """Close the connections."""
         with suppress(RedisError, OSError, TimeoutError):
             await self._client.aclose()
+
+    async def _entries(self) -> list[bytes]:
+        return cast("list[bytes]", await self._run(self._client.hkeys(REGISTRY)))
 
     async def _run(self, command: Any) -> Any:
         task = asyncio.current_task()

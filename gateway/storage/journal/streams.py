@@ -118,6 +118,8 @@ class StreamKeeper(Backlog):
         epoch_s: The wall clock.
     """
 
+    known = (StoreUnavailable,)
+
     def __init__(
         self,
         rules: StreamRules,
@@ -330,16 +332,25 @@ class StreamKeeper(Backlog):
         suspects: set[str] = set()
         while True:
             with suppress(StoreUnavailable):
-                unheld = await self._store.unheld(self._rules.name)
-                for name in suspects & unheld:
-                    step = f"{_ADOPT} {name.partition('~')[0]}"  # behind it stands when it was taken
-                    await self._steadily(step, self._adopt_if_left(name))
-                suspects = unheld
+                await self._steadily(_ADOPT, self._adopt_left(suspects))
             await asyncio.sleep(ADOPT_S)
 
-    async def _adopt_if_left(self, name: str) -> None:
-        for old_name, new_name in await self._store.put_aside(name):
+    async def _adopt_left(self, suspects: set[str]) -> None:
+        """Take those of *suspects* that still are; they are the ones of this look from now on."""
+        self._tell_displaced(await self._store.put_strangers_aside())
+        unheld = await self._store.unheld(self._rules.name)
+        for name in suspects & unheld:
+            step = f"{_ADOPT} {name.partition('~')[0]}"  # behind it stands when it was taken
+            await self._steadily(step, self._adopt_if_left(name))
+        suspects.clear()
+        suspects |= unheld
+
+    def _tell_displaced(self, moved: list[tuple[str, str]]) -> None:
+        for old_name, new_name in moved:
             self._stream_reports.displaced(old_name, new_name)
+
+    async def _adopt_if_left(self, name: str) -> None:
+        self._tell_displaced(await self._store.put_aside(name))
         if (taken := await self._store.take(name, self._rules.writer)) is not None:
             await self._adopt(*taken)
 
