@@ -290,4 +290,10 @@ def rotate_key(key_id_given: str, config: str | None, *, overlap: int, as_json: 
 def revoke_key(key_id_given: str, config: str | None, *, now: bool, as_json: bool) -> None:
     """Have the key ID be refused, everywhere within five seconds."""
     done = with_accounts(stored_or_exit(config), lambda accounts: accounts.revoke_key(CLI, key_id_given, now=now))
-    _print(key_view(done)) if as_json else click.echo(f"Revoked {done.id}.")
+    if as_json:
+        _print(key_view(done))
+    elif done.revoked_ms is not None and done.revoked_ms < done.updated_ms:
+        also = " Its calls under way are cut now." if now else ""
+        click.echo(f"{done.id} was revoked already, at {moment_text(done.revoked_ms)}.{also}")
+    else:
+        click.echo(f"Revoked {done.id}.")

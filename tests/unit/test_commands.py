@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from gateway.__main__ import main
 from gateway.core.credentials import is_well_formed
+from gateway.wire.moments import moment_text
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +115,21 @@ def test_rotate_and_revoke() -> None:
     assert rotated["secret"] != made["secret"]
     assert revoked["revoked_ms"] is not None
     assert (again.exit_code, again.stdout, again.stderr) == (1, "", f"The key {made['id']} is revoked.\n")
+
+
+def test_revoke_again() -> None:
+    """Of a key that is revoked already the command says so, and since when, and cuts its calls where it is to."""
+    run("tenants", "create", "acme")
+    made = told("keys", "create", "--tenant", "acme")
+
+    first = run("keys", "revoke", made["id"]).stdout
+    (listed,) = [json.loads(line) for line in run("keys", "list", "--json").stdout.splitlines()]
+    again = run("keys", "revoke", made["id"]).stdout
+    cut = run("keys", "revoke", made["id"], "--now").stdout
+
+    already = f"{made['id']} was revoked already, at {moment_text(listed['revoked_ms'])}."
+    assert first == f"Revoked {made['id']}.\n"
+    assert (again, cut) == (f"{already}\n", f"{already} Its calls under way are cut now.\n")
 
 
 def test_tenants() -> None:
