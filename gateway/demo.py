@@ -174,6 +174,7 @@ def _built_in(name: str) -> dict[str, Any]:
     return {
         "class": "mid",
         "context_window": 128_000,
+        "max_output_tokens": 2048,  # as the provider has it: demo_provider.models; a test compares the two
         "input": ["text"] if name in _TEXT_ALONE else ["text", "image"],
         "price": price,
         "routes": routes,

@@ -18,6 +18,7 @@ from gateway.demo_provider.texts import ESSAY, STORY
 TALK_PER_S = 40.0  # tokens; about what large hosted models give to one reader
 ECHO_PER_S = 200.0
 SLOW_START_S = 25.0  # beyond the 20 s after which the gateway commits, so that its pings can be seen
+MAX_OUTPUT_TOKENS = 2048  # of any answer: half of what the demo's small plan has for a minute, and 0.01 USD there
 SPOKEN_BEFORE_FAULT = 6  # pieces: enough to see that an answer was under way
 
 

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.demo_provider.dialects import AnthropicMessages, Dialect, OpenAIChat
-from gateway.demo_provider.models import BUSY, MODELS, Break, Clock, Cut, Said, ToolCall
+from gateway.demo_provider.models import BUSY, MAX_OUTPUT_TOKENS, MODELS, Break, Clock, Cut, Said, ToolCall
 from gateway.demo_provider.pieces import pieces_of
 from gateway.demo_provider.prompt import Prompt, read_prompt
 
@@ -28,16 +28,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(slots=True)
 class Tally:
-    """What was said so far. `full` once the caller's limit is reached."""
+    """What was said so far. `full` once the caller's limit, or the model's, is reached."""
 
-    limit: int | None
+    limit: int
     text: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     tokens: int = 0
 
     @property
     def full(self) -> bool:
-        return self.limit is not None and self.tokens >= self.limit
+        return self.tokens >= self.limit
 
     @property
     def reason(self) -> str:
@@ -99,7 +99,7 @@ def _endpoint(make: Callable[[Prompt], Dialect], clock: Clock) -> Handler:
 
 async def _stream(request: web.Request, prompt: Prompt, dialect: Dialect, said: Said) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    tally = Tally(prompt.max_tokens)
+    tally = Tally(min(prompt.max_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS))
     try:
         async with aclosing(said):
             async for item in said:
@@ -122,7 +122,7 @@ async def _stream(request: web.Request, prompt: Prompt, dialect: Dialect, said: 
 
 
 async def _whole(request: web.Request, prompt: Prompt, dialect: Dialect, said: Said) -> web.StreamResponse:
-    tally = Tally(prompt.max_tokens or ENDLESS_JSON_TOKENS)
+    tally = Tally(min(prompt.max_tokens or ENDLESS_JSON_TOKENS, MAX_OUTPUT_TOKENS))
     try:
         async with aclosing(said):
             async for item in said:

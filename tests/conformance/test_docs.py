@@ -19,6 +19,7 @@ from prometheus_client import Counter
 
 from gateway.__main__ import main
 from gateway.demo import ADMIN_KEY, BUILT_IN, KEY, TRIAL_KEY, document
+from gateway.demo_provider.models import MAX_OUTPUT_TOKENS
 from gateway.metrics import MetricsRecorder
 from tests.conformance.blocks import Block, blocks, masked
 from tests.conformance.demo import DEMO, ROOT, Run, Served, serving
@@ -299,6 +300,7 @@ async def test_models_of_the_demo() -> None:
     rows = re.findall(r"^\| `(demo-[a-z]+)` \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
     assert dict(rows) == BUILT_IN
+    assert {model["max_output_tokens"] for model in document(1, {})["models"].values()} == {MAX_OUTPUT_TOKENS}
 
 
 async def test_limits_of_the_demo() -> None:
@@ -329,11 +331,13 @@ async def test_trying_out_limits(tmp_path: Path) -> None:
         client = Client(demo.port, [("authorization", f"Bearer {TRIAL_KEY}"), ("anoman-session-id", "s1")])
         again = await client.request("POST", "/v1/chat/completions", call)
         long = await client.request("POST", "/v1/chat/completions", call | {"max_tokens": 1000})
+        silent = await client.request("POST", "/v1/chat/completions", {**call, "max_tokens": None})
 
     assert [reply.status for reply in replies] == [200] * 6 + [429]
     assert [reply.headers.get("x-anoman-burst-active") for reply in replies[:6]] == [None] * 4 + ["true"] * 2
     assert again.status == 200
     assert (long.status, long.json["error"]["code"]) == (402, "budget_exceeded")
+    assert "and 2048 of answer" in silent.json["error"]["message"]
 
 
 async def test_metrics() -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.demo_provider.examples import example
-from gateway.demo_provider.models import MODELS
+from gateway.demo_provider.models import MAX_OUTPUT_TOKENS, MODELS
 from gateway.demo_provider.pieces import pieces_of
 from gateway.demo_provider.texts import ESSAY, STORY
 from tests.support.client import Client
@@ -298,7 +298,7 @@ async def test_busy(demo: Demo, target: str, body: Any) -> None:
 
 @pytest.mark.parametrize(("target", "body"), DIALECTS)
 async def test_long_never_ends(demo: Demo, target: str, body: Any) -> None:
-    """The essay goes round and round until the reader leaves."""
+    """The essay goes round and round, for longer than anybody reads."""
     async with demo.client.stream(target, body("demo-long", max_tokens=None)) as stream:
         said = ""
         async for frame in stream.frames():
@@ -310,15 +310,17 @@ async def test_long_never_ends(demo: Demo, target: str, body: Any) -> None:
 
 
 async def test_max_tokens(demo: Demo) -> None:
-    """The caller's limit is kept to the token and named as the reason, also where an answer would have no end."""
+    """The caller's limit, or the model's, is kept to the token and named as the reason, also of an endless answer."""
     openai, _ = await streamed(demo, OPENAI, chat("demo-long", max_completion_tokens=7))
     anthropic = await demo.client.request("POST", ANTHROPIC, messages("demo-long", max_tokens=7, stream=False))
     endless = await demo.client.request("POST", OPENAI, chat("demo-long", stream=False))
+    most = [await streamed(demo, ANTHROPIC, messages("demo-long", max_tokens=limit)) for limit in (100_000, None)]
 
     assert text_of(openai) == anthropic.json["content"][0]["text"] == "".join(pieces_of(ESSAY)[:7])
     assert parsed(openai)[-2]["choices"][0]["finish_reason"] == "length"
     assert (anthropic.json["stop_reason"], anthropic.json["usage"]["output_tokens"]) == ("max_tokens", 7)
     assert endless.json["usage"]["completion_tokens"] == 400
+    assert [named(frames)[-2][1]["usage"]["output_tokens"] for frames, _ in most] == [MAX_OUTPUT_TOKENS] * 2
 
 
 @pytest.mark.parametrize(
