@@ -2,12 +2,15 @@
 --
 -- KEYS[1] is the epoch's key and ends in "epoch"; every other name begins as it does, so that all lie in one slot.
 -- ARGV[1] names the step, ARGV[2] is the time in epoch milliseconds, "0" for the server's own (tests alone set it).
--- Numbers stay below 2^53, up to where doubles are exact, and are written without an exponent.
+-- Numbers stay below 2^53, up to where doubles are exact, and are written without an exponent. What was stored and is
+-- no such number is nobody's of ours: see `displaced`.
 
 local STEP, PREFIX = ARGV[1], string.sub(KEYS[1], 1, #KEYS[1] - 5)
 local MINUTE, DAY = 60000, 86400000
 local DONE = 3600000     -- as DONE_MS in policy/admission.py
 local KEPT = 2 * DAY     -- an account that nobody draws on is loaded again after that; holds do not live so long
+local AHEAD = 366        -- periods that the clock may have been put back by
+local EXACT = 2 ^ 53
 local SWEPT = 100        -- expired holds that one step settles
 local WORDS = 4000       -- of one command: Lua's stack takes 8,000 (LUAI_MAXCSTACK)
 
@@ -32,10 +35,43 @@ local function be_born(run)
   return id, now
 end
 
+-- What is no number of ours, or nil.
+local function number_in(text)
+  local found = text and string.find(text, '^%-?%d+$') and tonumber(text)
+  return found and found > -EXACT and found < EXACT and found or nil
+end
+
+-- Gives what is at *key* another name, and has counting begun anew: holds are told again, accounts loaded again.
+local function displaced(key)
+  local stamp = clock[1] .. '.' .. clock[2]
+  redis.pcall('RENAME', key, PREFIX .. 'aside:' .. stamp .. ':' .. string.sub(key, #PREFIX + 1))
+  call('DEL', KEYS[1])
+  return redis.error_reply('DISPLACED ' .. stamp .. ' ' .. key)
+end
+
 local known = call('HMGET', KEYS[1], 'id', 'born', 'run')
-local epoch, born = known[1], tonumber(known[2])
+local epoch, born = known[1], number_in(known[2])
+if epoch and not (number_in(epoch) and born) then return displaced(KEYS[1]) end
 if not epoch then
   epoch, born = be_born(STEP == 'tick' and ARGV[3] or '')
+end
+
+-- The number *text* that is stored at *key*. Where it is none, the step ends: nothing that it did lasts, for the epoch
+-- that it belongs to does not.
+local strange = nil
+
+local function number(key, text)
+  local found = number_in(text)
+  if not found then
+    strange = key
+    error('strange')
+  end
+  return found
+end
+
+local function flag(key, text)
+  if text ~= '0' and text ~= '1' then number(key, nil) end
+  return text == '1'
 end
 
 -- Accounts ---------------------------------------------------------------------------------------------------------
@@ -60,16 +96,17 @@ local function stored(name)
   local f = call('HMGET', key, 'epoch', 'period', 'used', 'held', 'loaded', 'done')
   if f[1] ~= epoch then return nil, key end
   return {
-    key = key, period = tonumber(f[2]), used = tonumber(f[3]), held = tonumber(f[4]),
-    loaded = f[5] == '1', done = f[6] == '1',
+    key = key, period = number(key, f[2]), used = number(key, f[3]), held = number(key, f[4]),
+    loaded = flag(key, f[5]), done = flag(key, f[6]),
   }, key
 end
 
 local function tally(name, period)
-  local number = number_of(period)
+  local current = number_of(period)
   local one, key = stored(name)
-  if one and one.period >= number then return one end
-  return {key = key, period = number, used = 0, held = 0, loaded = one ~= nil and one.loaded, done = false}
+  if one and one.period > current + AHEAD then number(key, nil) end
+  if one and one.period >= current then return one end
+  return {key = key, period = current, used = 0, held = 0, loaded = one ~= nil and one.loaded, done = false}
 end
 
 local function write(one)
@@ -86,7 +123,7 @@ end
 local function is_done(one, request)
   if not one.done then return false end
   local until_ms = call('HGET', beside(one, 'done'), request)
-  return until_ms and tonumber(until_ms) > now
+  return until_ms and number(beside(one, 'done'), until_ms) > now
 end
 
 -- A command for many at a time: two for each of 60,000 took longer than anybody waits for Redis.
@@ -138,13 +175,25 @@ local function lines_of(text)
   return fields
 end
 
+-- Fields by four, name, period, is_money and amount, from *first* on.
+local function are_accounts(key, fields, first)
+  for at = first, #fields, 4 do
+    number(key, fields[at + 1])
+    flag(key, fields[at + 2])
+    number(key, fields[at + 3])
+  end
+end
+
 local function taken_hold(request)
   local key = hold_key(request)
   local text = call('GET', key)
   call('ZREM', PREFIX .. 'open', request)
   if not text then return nil end
+  local fields = lines_of(text)
+  number(key, fields[3])
+  are_accounts(key, fields, 5)
   call('DEL', key)
-  return lines_of(text)
+  return fields
 end
 
 -- Guesses: what another process has booked for a request whose own seemed to be dead, until that has a word to say.
@@ -154,11 +203,14 @@ local function guess_key(request)
 end
 
 local function taken_guess(request)
-  local text = call('GET', guess_key(request))
+  local key = guess_key(request)
+  local text = call('GET', key)
   if not text then return {} end
-  call('DEL', guess_key(request))
   local guess = lines_of(text)
-  return tonumber(guess[1]) > now and guess or {}
+  local until_ms = number(key, guess[1])
+  are_accounts(key, guess, 2)
+  call('DEL', key)
+  return until_ms > now and guess or {}
 end
 
 local function guessed(guess, one, name)
@@ -207,10 +259,9 @@ end
 
 -- Minutes ------------------------------------------------------------------------------------------------------------
 
-local function current_rate(f, rpm, capacity, refill)
-  local opened = tonumber(f[1] or '')
-  if not opened then return {opened = now, used = 0, credits = capacity} end
-  local used, credits = tonumber(f[2]), tonumber(f[3])
+local function current_rate(key, f, rpm, capacity, refill)
+  if not f[1] then return {opened = now, used = 0, credits = capacity} end
+  local opened, used, credits = number(key, f[1]), number(key, f[2]), number(key, f[3])
   if opened > now then return {opened = now, used = used, credits = min(credits, capacity)} end
   local idle = floor((now - opened) / MINUTE)
   if idle == 0 then return {opened = opened, used = used, credits = min(credits, capacity)} end
@@ -218,10 +269,10 @@ local function current_rate(f, rpm, capacity, refill)
   return {opened = now, used = 0, credits = min(capacity, credits + earned)}
 end
 
-local function current_tokens(f)
-  local opened = tonumber(f[4] or '')
+local function current_tokens(key, f)
+  local opened = f[4] and number(key, f[4])
   if not opened or now >= opened + MINUTE then return {opened = now, used = 0} end
-  return {opened = min(opened, now), used = tonumber(f[5])}
+  return {opened = min(opened, now), used = number(key, f[5])}
 end
 
 local function minute_of(holder)
@@ -245,8 +296,8 @@ local function admit()
 
   local rate, tokens, running, key, f = nil, nil, 0, nil, nil
   if rpm >= 0 or tpm >= 0 then key, f = minute_of(holder) end
-  if rpm >= 0 then rate = current_rate(f, rpm, capacity, refill) end
-  if tpm >= 0 then tokens = current_tokens(f) end
+  if rpm >= 0 then rate = current_rate(key, f, rpm, capacity, refill) end
+  if tpm >= 0 then tokens = current_tokens(key, f) end
   local places = PREFIX .. 'running:' .. holder
   if inflight >= 0 then
     call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
@@ -354,7 +405,7 @@ local function settle()
       local key = PREFIX .. 'minute:' .. fields[1]
       local f = call('HMGET', key, 'tokens_opened', 'tokens')
       if f[1] == fields[2] then
-        call('HSET', key, 'tokens', whole(max(0, tonumber(f[2]) + tonumber(ARGV[5]) - reserved)))
+        call('HSET', key, 'tokens', whole(max(0, number(key, f[2]) + tonumber(ARGV[5]) - reserved)))
       end
     end
     close_hold(request, fields, spent, guess)
@@ -450,8 +501,8 @@ local function load()
     for place = at, min(at + WORDS, #pending) - 1, 2 do some[#some + 1] = pending[place] end
     local until_ms = one.done and call('HMGET', done, unpack(some)) or {}
     for nth, request in ipairs(some) do
-      if tonumber(until_ms[nth] or 0) <= now then
-        one.used = one.used + tonumber(pending[at + 2 * nth - 1])
+      if number(done, until_ms[nth] or '0') <= now then
+        one.used = one.used + number(beside(one, 'pending'), pending[at + 2 * nth - 1])
         ids[#ids + 1] = request
       end
     end
@@ -501,4 +552,8 @@ local steps = {
   admit = admit, look = admit, settle = settle, renew = renew, register = register, note = note, load = load,
   pending = pending, tick = tick, held = held,
 }
-return steps[STEP]()
+local is_done_with, reply = pcall(steps[STEP])
+if is_done_with then return reply end
+if strange then return displaced(strange) end
+if type(reply) == 'table' then return reply end  -- of a command; a text before Redis 7.2
+return redis.error_reply(string.find(reply, '^%u+ ') and reply or 'ERR ' .. reply)

@@ -10,6 +10,7 @@ from gateway.storage.redis_link import Link
 from gateway.storage.redis_script import EPOCH_KEY
 
 WRONG_TYPE = "WRONGTYPE"  # the code of Redis's reply to a command on a key of another kind
+DISPLACED = "DISPLACED"  # of the script's, which has found no number of ours there: see `displaced_by`
 _PREFIX = EPOCH_KEY.removesuffix("epoch")
 _AT_ONCE = 1000  # names in one step of the search: some 0.5 ms of Redis's time
 # By what a name begins with, as `admission.lua` has them; what stands beside an account is a hash like that itself.
@@ -34,7 +35,7 @@ async def clear(link: Link, *, timeout_s: float) -> list[tuple[str, str]]:
         kinds = await together(asks, at_once=_AT_ONCE)
         for name, kind in zip(names, kinds, strict=True):
             if (ours := kind_of(name)) is not None and kind not in ("none", ours):
-                new_name = f"{_PREFIX}aside:{time.time_ns():x}:{name.removeprefix(_PREFIX)}"
+                new_name = _aside(name, f"{time.time_ns():x}")
                 await link.ask("RENAME", name, new_name, timeout_s=timeout_s)
                 moved.append((name, new_name))
         if str(cursor) == "0":
@@ -42,6 +43,16 @@ async def clear(link: Link, *, timeout_s: float) -> list[tuple[str, str]]:
     if moved:
         await link.ask("DEL", EPOCH_KEY, timeout_s=timeout_s)
     return moved
+
+
+def displaced_by(detail: str) -> tuple[str, str]:
+    """Old and new names, of what follows `DISPLACED`: when that was, and the old one."""
+    stamp, _, name = detail.partition(" ")
+    return name, _aside(name, stamp)
+
+
+def _aside(name: str, stamp: str) -> str:
+    return f"{_PREFIX}aside:{stamp}:{name.removeprefix(_PREFIX)}"
 
 
 def kind_of(name: str) -> str | None:

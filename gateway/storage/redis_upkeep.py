@@ -17,11 +17,12 @@ from gateway.aio import Tasks
 from gateway.core.ports import Spent
 from gateway.policy.verdict import Open
 from gateway.storage import redis_script
-from gateway.storage.redis_clearing import WRONG_TYPE, clear
+from gateway.storage.redis_clearing import DISPLACED, WRONG_TYPE, clear, displaced_by
 from gateway.storage.redis_link import Link, RedisFailed, Word, open_link
 
 TICK_S = 2.0  # between two looks at the epoch: well within the default of `rejoin_s`
 AGAIN_S = 0.05  # after a failure: three in a row tell within half a second, without a call, that Redis is away
+STUMBLED_S = 1.0  # before what met a mistake of ours is tried again
 RETRY_S = 0.5  # between two attempts to connect; calls do not wait for them
 CONNECT_S = 1.0  # a handshake with TLS to another region takes some 0.3 s
 # Failures in a row before Redis is not waited for any more; those of commands that waited at the same time are one.
@@ -32,6 +33,7 @@ AT_ONCE = 200  # requests that one renewal names: some 0.3 ms of Redis's time
 # there know what is told twice by its id for two minutes (`spending.RECENT_MS`).
 REMEMBERED_S = 60.0
 MOST_REMEMBERED = 100_000  # settlements of some 0.5 KB; beyond, the oldest are taken to be in the database
+_TASK = "limits.upkeep"
 LAST_WORDS_S = 0.5  # for settlements on their way when the process ends; without them holds wait for `hold_s`
 
 Settled = tuple[Open, Spent]
@@ -98,6 +100,7 @@ class Upkeep:
         self._epoch = 0
         self._is_stale = False  # another epoch was seen, and what this process holds is not known there
         self._strikes, self._struck_s = 0, 0.0
+        self._is_stumbling = False
         self._is_in_the_way = False  # something under a name of the counters
         self._blind_since_s: float | None = None
         self._renewed_s = 0.0
@@ -113,8 +116,8 @@ class Upkeep:
 
     async def start(self) -> None:
         """Try to connect once, and go on from there in a task of the house."""
-        await self._connect()
-        self._task = self._tasks.spawn(self._run(), name="limits.upkeep")
+        await self._look_after()
+        self._task = self._tasks.spawn(self._run(), name=_TASK)
 
     async def close(self) -> None:
         """Let what is on its way arrive, for a moment, and leave."""
@@ -132,11 +135,24 @@ class Upkeep:
                 async with asyncio.timeout(self._pause_s()):
                     await self._wake.wait()
             self._wake.clear()
+            await self._look_after()
+
+    async def _look_after(self) -> None:
+        """Connect, or do what is due; a bug of ours in it is told once, until it goes well again."""
+        try:
             if self._link is None:
                 await self._connect()
-                continue
-            with suppress(RedisFailed):
-                await self._tick(self._link)
+            else:
+                with suppress(RedisFailed):
+                    await self._tick(self._link)
+        except Exception as exc:
+            if not self._is_stumbling:
+                self._is_stumbling = True
+                self._tasks.tell(_TASK, exc)
+            await asyncio.sleep(STUMBLED_S)
+            self._wake.set()
+        else:
+            self._is_stumbling = False
 
     def _pause_s(self) -> float:
         if self._link is None:
@@ -172,15 +188,23 @@ class Upkeep:
         try:
             reply = await self._ask(link, step)
         except RedisFailed as exc:
-            if exc.code == WRONG_TYPE:  # Redis is there, and so are all other names
-                self._observer.failed(exc.code)
-                self._is_in_the_way = True
-                self._wake.set()
-            else:
+            if not self._is_in_our_way(exc):
                 self._strike(link, exc, asked_s)
             raise
         self._strikes = 0
         return reply
+
+    def _is_in_our_way(self, exc: RedisFailed) -> bool:
+        """Whether *exc* is about one name alone: Redis is there, and so are all others."""
+        if exc.code == DISPLACED:
+            self._observer.displaced(*displaced_by(exc.detail))
+        elif exc.code == WRONG_TYPE:
+            self._is_in_the_way = True
+        else:
+            return False
+        self._observer.failed(exc.code)
+        self._wake.set()
+        return True
 
     async def _new_link(self) -> Link:
         """The connection that takes the place of one that was lost a moment ago. Raises RedisFailed."""
@@ -243,6 +267,7 @@ class Upkeep:
             self._give_up(exc)
             return
         except BaseException:
+            self._link = None
             link.close()
             raise
         self._ready.set()
@@ -356,8 +381,11 @@ class Upkeep:
 
     def _sent(self, open_: Open, spent: Spent, future: asyncio.Future[Any]) -> None:
         self._sending.discard(future)
-        if future.cancelled() or future.exception() is not None:
+        failure = None if future.cancelled() else future.exception()
+        if failure is not None or future.cancelled():
             self._unsent.append((open_, spent))  # telling it twice changes nothing
+            if isinstance(failure, RedisFailed):
+                self._is_in_our_way(failure)
         else:
             self.saw(int(future.result()))
 

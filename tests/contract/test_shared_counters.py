@@ -30,7 +30,7 @@ from gateway.storage.redis_script import (
     tick,
     verdict_of,
 )
-from gateway.storage.redis_upkeep import NOBODY, Observer, SharingRules
+from gateway.storage.redis_upkeep import NOBODY, TICK_S, Observer, SharingRules
 from tests.support.books import USD, key
 from tests.support.redis import Redis, server
 
@@ -90,6 +90,107 @@ async def test_something_else_under_a_name_of_the_counters(what: str) -> None:
             assert redis.command("GET", new_name) == "theirs"
             for request_id in ("r1", "r2"):
                 counters.settle(request_id, Spent())
+
+
+@pytest.mark.parametrize(
+    ("what", "field", "value"),
+    [
+        ("epoch", "id", "bogus"),
+        ("epoch", "born", ""),
+        *[("account:key:mine:total", "used", value) for value in ("abc", "", "1.5", "1e3", "9" * 40, "\\xff")],
+        ("account:key:mine:total", "held", "nan"),
+        ("account:key:mine:total", "period", "zz"),
+        ("account:key:mine:total", "period", "9999"),
+        ("account:key:mine:total", "done", "7"),
+        ("account:key:mine:total", "loaded", "x"),
+    ],
+)
+async def test_no_number_within_what_is_counted(what: str, field: str, value: str) -> None:
+    """What somebody has put into a hash of ours is put aside whole, which is told; counting begins anew with what the
+    ledger has, and with what is held."""
+    told: list[tuple[str, str]] = []
+    observer = Observer(displaced=lambda *names: told.append(names))
+    with server() as redis:
+        async with process(redis, Ledger(r0=7_000), observer=observer) as counters:
+            assert isinstance(await counters.admit(Order(MINE, "r1", nano_usd=Draw(USD // 2, USD // 2))), Admitted)
+
+            redis.command("HSET", f"{{anoman}}:{what}", field, value)
+            async with asyncio.timeout(SOON_S):
+                order = Order(MINE, "r2", nano_usd=Draw(1000, 1000))
+                while not isinstance(await counters.admit(order), Admitted) or not told:
+                    counters.settle("r2", Spent())
+                    await asyncio.sleep(0.05)
+                while await stands(counters) != ("0.000007", "0.500001"):  # noqa: ASYNC110 - it is told again
+                    await asyncio.sleep(0.05)
+
+            ((name, new_name),) = told
+            assert name == f"{{anoman}}:{what}"
+            assert redis.command("HGET", new_name, field) == value
+            for request_id in ("r1", "r2"):
+                counters.settle(request_id, Spent())
+
+
+@pytest.mark.parametrize("field", ["opened", "used", "credits", "tokens_opened", "tokens"])
+async def test_no_number_within_a_minute(field: str) -> None:
+    """It is put aside, and the minute begins anew."""
+    told: list[tuple[str, str]] = []
+    quick = key("quick", rpm=10**6, tpm=10**6)
+    with server() as redis:
+        async with process(redis, observer=Observer(displaced=lambda *names: told.append(names))) as counters:
+            assert isinstance(await counters.admit(Order(quick, "r1", tokens=1)), Admitted)
+
+            redis.command("HSET", "{anoman}:minute:quick", field, "x")
+            failed = await counters.admit(Order(quick, "r2", tokens=1))
+            passed = await counters.admit(Order(quick, "r3", tokens=1))
+            for request_id in ("r1", "r2", "r3"):
+                counters.settle(request_id, Spent())
+
+    assert [name for name, _ in told] == ["{anoman}:minute:quick"]
+    assert [told_of.limits.is_blind for told_of in (failed, passed)] == [True, False]
+
+
+@pytest.mark.parametrize("text", ["theirs", "mine\n0\nx\n", "mine\n0\n0\n\nkey:mine:total\n0\n1\nx"])
+async def test_no_number_within_a_hold(text: str) -> None:
+    """It is put aside, and what is settled by it is booked all the same."""
+    told: list[tuple[str, str]] = []
+    with server() as redis:
+        async with process(redis, observer=Observer(displaced=lambda *names: told.append(names))) as counters:
+            await counters.admit(Order(MINE, "r1", nano_usd=Draw(USD // 2, USD // 2)))
+            name = f"{{anoman}}:hold:{redis.command('HGET', '{anoman}:epoch', 'id')}:r1"
+
+            redis.command("SET", name, text)
+            counters.settle("r1", Spent(nano_usd=3_000))
+            async with asyncio.timeout(SOON_S):
+                while not told or await stands(counters) != ("0.000000", "0.000000"):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.05)
+                await counters.admit(Order(MINE, "r2", nano_usd=Draw(1000, 1000)))
+                stood = await stands(counters)
+            counters.settle("r2", Spent())
+
+    assert ([one for one, _ in told], stood) == ([name], ("0.000003", "0.000001"))
+
+
+async def test_a_bug_in_the_upkeep_does_not_end_it() -> None:
+    """What it owes is done a second later: what is held is told to counters that were begun anew meanwhile."""
+    told: list[str] = []
+
+    def stumble(name: str, _new_name: str) -> None:
+        told.append(name)
+        raise ValueError(name)
+
+    with server() as redis:
+        async with process(redis, observer=Observer(displaced=stumble)) as counters:
+            assert isinstance(await counters.admit(Order(MINE, "r1", nano_usd=Draw(USD // 2, USD // 2))), Admitted)
+
+            redis.command("HSET", "{anoman}:epoch", "id", "bogus")
+            async with asyncio.timeout(SOON_S):
+                while not told:  # noqa: ASYNC110 - the upkeep is to find it, not who asks
+                    await asyncio.sleep(TICK_S / 10)
+                while await stands(counters) != ("0.000000", "0.500000"):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.05)
+            counters.settle("r1", Spent())
+
+    assert told == ["{anoman}:epoch"]
 
 
 async def test_what_a_dead_process_holds_is_settled_when_redis_is_back() -> None:

@@ -32,6 +32,7 @@ OUTERMOST = {
     "app.py App.reload": "a signal asked for it: a bug in reading settings must not end what serves by the old ones",
     "master.py Service.reload": "the same in the launcher, which keeps the workers alive",
     "storage/journal/carrying.py Backlog._steadily": "told once; to empty journals must not take a restart",
+    "storage/redis_upkeep.py Upkeep._look_after": "told once; to connect again must not take a restart",
     "worker.py GatewayWorker.init_process": "the process ends here; gunicorn would print what it does not know",
     "imaging/first_frame.py run": "a process that lives for one picture: whatever fails is the picture's fault",
     "http/protocol.py GatewayProtocol.data_received": "strangers feed the parser: what it raises is their bad request",
