@@ -59,6 +59,7 @@ from gateway.settings import (
     warnings_text,
 )
 from gateway.siblings import Siblings
+from gateway.storage.journal.slots import FILE_BYTES as SLOTS_BYTES
 from gateway.telemetry import configure
 
 
@@ -105,12 +106,15 @@ def _listen_or_exit(settings: Settings) -> socket.socket:
 
 
 def _make_spool_or_exit(settings: Settings) -> None:
-    """Make a place for the journal: it is wanted by the first call."""
+    """Make a place for the journal, which is wanted by the first call, and see that every process has room for its
+    own: one that begins without would not know what to do but end."""
     directory = spool_directory(settings)
+    room = settings.server.workers * SLOTS_BYTES if settings.ledger.durability == "spool" else 0
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
+        with tempfile.TemporaryFile(dir=directory) as file:
+            if room:
+                os.posix_fallocate(file.fileno(), 0, room)
     except OSError as exc:
         click.echo(f"Cannot write to {directory}: {exc.strerror}. Choose another [ledger] directory.", err=True)
         sys.exit(1)

@@ -164,6 +164,26 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
     assert port in done.stderr
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_no_room_for_the_journal_is_one_clear_line(tmp_path: Path, workers: str) -> None:
+    """A disk that has no room for what each process begins its journal with: one line and exit code 1."""
+    (tmp_path / "gateway.toml").write_text(toml(standard("http://127.0.0.1:9")))
+    limit = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2**19,) * 2); "
+    limit += "os.execv(sys.argv[1], sys.argv[1:])"
+    serve = ("-m", "gateway", "serve", "--port", str(free_port()), "--workers", workers)
+
+    done = subprocess.run(
+        [sys.executable, "-c", limit, sys.executable, *serve],
+        cwd=tmp_path, env=QUIET | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "Cannot write to gateway.db-spool: File too large. Choose another [ledger] directory.\n"
+    )
+    assert "Traceback" not in done.stderr
+
+
 def test_every_command_is_documented() -> None:
     """The README's table of commands has each of them, and no other."""
     from gateway.__main__ import main

@@ -23,6 +23,7 @@ from gateway.core.usage import Basis, Usage
 FILE = "slots"
 SLOT_BYTES = 64
 SLOTS = 16_384  # 1 MiB. One process has some thousands of exchanges under way at the very most
+FILE_BYTES = SLOTS * SLOT_BYTES  # taken whole when a journal is begun
 MAX_SENT = 16  # attempts that are told apart; there are hardly ever more than three
 
 _SETTLED = 2
@@ -90,8 +91,8 @@ class Slots:
 def _mapped(directory: Path) -> mmap.mmap:
     descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, SLOTS * SLOT_BYTES)
-        return mmap.mmap(descriptor, SLOTS * SLOT_BYTES)
+        os.posix_fallocate(descriptor, 0, FILE_BYTES)
+        return mmap.mmap(descriptor, FILE_BYTES)
     finally:
         os.close(descriptor)
 
