@@ -92,7 +92,10 @@ async def _verify(database: Patient, settings: Settings, *, repairs: bool) -> tu
             link.close()
     except RedisFailed as exc:
         fail(f"The counters cannot be read: {clean(str(exc))}")
-    names = tuple(f"{one.name} counts {one.used}, charged {one.charged}" for one in left)
+    names = tuple(
+        f"{clean(one.name)} counts {'what is no number' if one.used is None else one.used}, charged {one.charged}"
+        for one in left
+    )
     rule = "a counter in Redis has what the ledger charged in its period"
     return [*findings, Finding("mismatch", rule, len(names), names[:MAX_EXAMPLES])], seen
 

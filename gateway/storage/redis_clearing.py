@@ -6,7 +6,7 @@ import time
 from functools import partial
 
 from gateway.aio import together
-from gateway.storage.redis_link import Link
+from gateway.storage.redis_link import Link, RedisFailed
 from gateway.storage.redis_script import EPOCH_KEY
 
 WRONG_TYPE = "WRONGTYPE"  # the code of Redis's reply to a command on a key of another kind
@@ -43,6 +43,21 @@ async def clear(link: Link, *, timeout_s: float) -> list[tuple[str, str]]:
     if moved:
         await link.ask("DEL", EPOCH_KEY, timeout_s=timeout_s)
     return moved
+
+
+async def put_aside(link: Link, name: str, *, timeout_s: float) -> None:
+    """
+    Give what is under *name* another one, and have counting begun anew; harmless where a gateway has just done it.
+
+    Raises:
+        RedisFailed: There was no reply within *timeout_s*.
+    """
+    try:
+        await link.ask("RENAME", name, _aside(name, f"{time.time_ns():x}"), timeout_s=timeout_s)
+    except RedisFailed as exc:
+        if exc.code != "ERR":  # there is no such key any more
+            raise
+    await link.ask("DEL", EPOCH_KEY, timeout_s=timeout_s)
 
 
 def displaced_by(detail: str) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar, get_args
 
 from msgspec import Struct
@@ -12,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import Period, Scope
 from gateway.policy.periods import number_of, start_ms
-from gateway.storage.redis_link import Link
+from gateway.storage.redis_clearing import WRONG_TYPE, put_aside
+from gateway.storage.redis_link import Link, RedisFailed
 from gateway.storage.redis_script import EPOCH_KEY
 from gateway.storage.spending import charged_to
 from gateway.storage.tables import ledger
@@ -26,7 +28,9 @@ REPLY_S = 5.0  # of a command: nobody waits for it but who runs the check
 LOOKS = 5
 BETWEEN_S = 1.0
 _PREFIX = f"{EPOCH_KEY.removesuffix('epoch')}account:"
-_FIELDS = ("epoch", "period", "used", "loaded")
+_FIELDS = ("epoch", "period", "used", "loaded", "held")
+_EPOCH = "epoch"  # stands for its key where that cannot be read
+_NUMBER = re.compile(r"-?[0-9]{1,16}")  # below 2^53, as `admission.lua` has it
 _AT_ONCE = 500
 # Sets what was used, unless a call has changed it since we looked, or its period or the whole epoch is over.
 _SET = """
@@ -43,14 +47,14 @@ class Counter(Struct, frozen=True):
 
     Attributes:
         name: As in `policy.entitlement.Account`.
-        used: In Redis; nano-USD, or weighted tokens of an allowance.
+        used: In Redis; nano-USD, or weighted tokens of an allowance. None where something there is no number.
         charged: What the ledger has.
     """
 
     name: str
     epoch: str
     period: str
-    used: int
+    used: int | None
     charged: int
 
 
@@ -86,12 +90,20 @@ async def still_so(
 
 
 async def repair(link: Link, counters: list[Counter]) -> list[Counter]:
-    """Set what was used of *counters* to what was charged; those that calls have changed meanwhile are left."""
+    """
+    Set what was used of *counters* to what was charged; those that calls have changed meanwhile are left. What cannot
+    be read is put aside, and counting begins anew: the next call loads from the ledger.
+    """
     left = []
     for one in counters:
+        if one.used is None:
+            continue
         words = (_PREFIX + one.name, one.epoch, one.period, one.used, one.charged)
         if not await link.ask("EVAL", _SET, 1, *words, timeout_s=REPLY_S):
             left.append(one)
+    for one in counters:
+        if one.used is None:
+            await put_aside(link, EPOCH_KEY if one.name == _EPOCH else _PREFIX + one.name, timeout_s=REPLY_S)
     return left
 
 
@@ -122,22 +134,41 @@ def _account(name: str) -> tuple[Scope, str, Period, ColumnElement[Any]] | None:
 
 
 async def _differing(link: Link, read: Read[Any], now_ms: int, names: list[str]) -> tuple[int, list[Counter]]:
-    epoch = await link.ask("HGET", EPOCH_KEY, "id", timeout_s=REPLY_S)
     count, found = 0, []
+    known = await _stored(link, EPOCH_KEY, ("id", "born"))
+    if not _are_numbers(known) and known != [None, None]:
+        found.append(Counter(_EPOCH, "", "", None, 0))
     for name in names:
         account = _account(name)
-        stored = await link.ask("HMGET", _PREFIX + name, *_FIELDS, timeout_s=REPLY_S)
-        if account is None or stored[0] != epoch or stored[3] != "1":
+        stored = await _stored(link, _PREFIX + name, _FIELDS)
+        if account is None or (stored and (stored[:1] != known[:1] or stored[3] == "0")):
             continue  # of an epoch that is over, or not loaded yet: it admits nothing before it is
         scope, owner, period, column = account
         number = number_of(period, now_ms)
-        if int(stored[1]) != number:
+        is_sound = stored[3:4] == ["1"] and _are_numbers([stored[1], stored[2], stored[4]])
+        if is_sound and int(stored[1]) != number:
             continue  # of a period that is over
         charged = await read(_charged(charged_to(scope, owner, start_ms(period, number)), column))
         count += 1
-        if charged != int(stored[2]):
+        if not is_sound:
+            found.append(Counter(name, "", "", None, charged))
+        elif charged != int(stored[2]):
             found.append(Counter(name, stored[0], stored[1], int(stored[2]), charged))
     return count, found
+
+
+async def _stored(link: Link, key: str, fields: Sequence[str]) -> list[Any]:
+    """Those of the hash *key*; none where it is no hash."""
+    try:
+        return list(await link.ask("HMGET", key, *fields, timeout_s=REPLY_S))
+    except RedisFailed as exc:
+        if exc.code != WRONG_TYPE:
+            raise
+        return []
+
+
+def _are_numbers(stored: Sequence[Any]) -> bool:
+    return bool(stored) and all(text is not None and _NUMBER.fullmatch(text) for text in stored)
 
 
 def _charged(rows: ColumnElement[bool], column: ColumnElement[Any]) -> Callable[[AsyncConnection], Awaitable[int]]:

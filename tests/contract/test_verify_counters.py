@@ -163,6 +163,37 @@ async def test_the_command(tabled: Database, url: str, redis: Redis, tmp_path: P
     assert good[1] == f"missing/extra/mismatch = 0/0/0; {len(accounts)} counters in Redis looked at.\n"
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        *[f"HSET account used {value}" for value in ("abc", "1.5", "9" * 40, "\\xff")],
+        "HSET account period zz", "HSET account held x", "HSET account loaded x", "HDEL account used",
+        "SET account x", "HSET epoch born x", "SET epoch x",
+    ],
+)  # fmt: skip
+async def test_what_is_no_number(tabled: Database, redis: Redis, change: str) -> None:
+    """It is a difference like others, beside which all else is looked at; the repair puts it aside."""
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        accounts = await loaded(link)
+        async with tabled.engine.begin() as connection:
+            await book(connection, ledger_rows=rows())
+        names = {"account": f"{{anoman}}:account:{accounts[0].name}", "epoch": EPOCH_KEY}
+        command, what, *words = change.split()
+        await link.ask(command, names[what], *words, timeout_s=5)
+        count, wrong = await check_counters(link, tabled.read, now_ms)
+        left = await repair(link, wrong)
+        mended = await check_counters(link, tabled.read, now_ms)
+        epoch = await link.ask("EXISTS", EPOCH_KEY, names[what], timeout_s=5)
+    finally:
+        link.close()
+
+    assert count == (len(accounts) if what == "account" or "born" in change else 0)
+    assert [(one.name, one.used) for one in wrong] == [(accounts[0].name if what == "account" else "epoch", None)]
+    assert (left, mended, epoch) == ([], (0, []), 0)
+
+
 @pytest.mark.parametrize("durability", ["spool", "redis-stream"])
 async def test_no_repair_while_a_journal_is_behind(
     tabled: Database, url: str, redis: Redis, tmp_path: Path, durability: str
