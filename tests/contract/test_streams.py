@@ -132,7 +132,8 @@ async def test_a_slow_process_has_the_last_word(house: House, monkeypatch: pytes
     assert reconciled.booking is not None
     assert (reconciled.booking.is_reconciled, reconciled.usage.completion_tokens) == (True, 4)
     assert house.adopted == [("writer-slow", 0, 1)]
-    assert house.shelf.order == ["r1", "r1"]
+    assert house.shelf.order[:2] == ["r1", "r1"]
+    assert set(house.shelf.order) == {"r1"}  # its end may be there twice: it cannot know whether the other one took it
     assert house.redis.keys() == []
 
 
@@ -264,6 +265,28 @@ async def test_entries_that_are_no_text(house: House) -> None:
     assert (key, kept) == ("anoman:journals", {b"\xff\xfe": b"mine"})
     assert (house.adopted, house.crashes) == ([("dead", 0, 1)], [])
     assert list(house.redis.keys()) == [new_name]
+
+
+async def test_a_flush_before_the_database_has_it(house: House) -> None:
+    """Ends of a process that lives are written again, and counted once."""
+    keeper = house.keeper("one")
+    keeper.start()
+    house.shelf.is_away = True
+    for number in range(3):
+        await keeper.admit(admission(f"r{number}"))
+        keeper.record(ended(f"r{number}"))
+    await keeper._pipe.emptied()
+
+    house.redis.command("FLUSHALL")
+    async with asyncio.timeout(SOON_S):
+        while house.redis.command("XLEN", "anoman:journal:one") != 3:  # noqa: ASYNC110 - Redis tells nobody
+            await asyncio.sleep(0.05)
+    house.shelf.is_away = False
+    await house.shelf.has(3)
+    await keeper.close(SOON_S)
+
+    assert (sorted(house.shelf.entries), keeper.backlog) == (["r0", "r1", "r2"], 0)
+    assert house.redis.keys() == []
 
 
 async def test_a_connection_that_is_cut(house: House) -> None:

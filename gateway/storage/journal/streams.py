@@ -28,7 +28,7 @@ from gateway.storage.journal.carrying import GATHER_S, MOST, STUMBLED_S, Backlog
 from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, spent_of, still_held
 from gateway.storage.journal.slots import MAX_SENT, way_of
 from gateway.storage.journal.spool import Reports
-from gateway.storage.journal.stream_pipe import Letter, Pipe, PipeReports
+from gateway.storage.journal.stream_pipe import KEPT_BYTES, Letter, Pipe, PipeReports
 from gateway.storage.journal.stream_store import Id, StreamStore
 from gateway.storage.redis_link import RedisFailed
 from gateway.storage.writing import Entry
@@ -142,6 +142,9 @@ class StreamKeeper(Backlog):
         super().__init__(epoch_s, tasks)
         self._loop = asyncio.get_running_loop()
         self._open: dict[str, StreamPlace] = {}
+        self._uncarried: dict[str, bytes] = {}  # ends that the database does not have, by request: Redis may lose them
+        self._there: set[str] = set()  # those of them that Redis had; all others are on their way
+        self._uncarried_bytes = self._beyond = 0  # and how many more there are, for which there was no room
         self._gone: set[str] = set()  # whose progress is still in Redis, and not needed any more
         self._news = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
@@ -177,8 +180,11 @@ class StreamKeeper(Backlog):
         place = self._open.pop(receipt.request_id, None)
         if place is not None and place.is_kept:
             self._gone.add(receipt.request_id)
-        self._pipe.put(Letter(encode(Settled(receipt)), self._landed, is_spare=receipt.booking is None))
+        payload = encode(Settled(receipt))
+        landed = partial(self._end_landed, receipt.request_id)
+        self._pipe.put(Letter(payload, landed, is_spare=receipt.booking is None))
         if receipt.booking is not None:
+            self._remember(receipt.request_id, payload)
             self._pipe.flush()  # with what the customer is told
 
     def start(self) -> None:
@@ -243,6 +249,30 @@ class StreamKeeper(Backlog):
     def _dropped(self) -> None:
         self._carried += 1  # a trace of what cost nothing: it will not be in the database
 
+    def _remember(self, request_id: str, payload: bytes) -> None:
+        if self._uncarried_bytes + len(payload) > KEPT_BYTES:
+            self._beyond += 1
+        else:
+            self._uncarried[request_id] = payload
+            self._uncarried_bytes += len(payload)
+
+    def _end_landed(self, request_id: str, number: Id) -> None:
+        if request_id in self._uncarried:
+            self._there.add(request_id)
+        self._landed(number)
+
+    def _is_news(self, receipt: Receipt) -> bool:
+        """Whether *receipt*, which the database has by now, was not carried before; nothing more is kept for it."""
+        payload = self._uncarried.pop(receipt.request_id, None)
+        if payload is not None:
+            self._uncarried_bytes -= len(payload)
+            self._there.discard(receipt.request_id)
+        elif receipt.booking is not None:
+            is_beyond = self._beyond > 0
+            self._beyond -= is_beyond
+            return is_beyond
+        return True
+
     def _note(self, opened: Opened) -> None:
         place = self._open.get(opened.request_id)
         if place is not None:
@@ -277,7 +307,10 @@ class StreamKeeper(Backlog):
         self._write_again([place for place in self._open.values() if place.first and place.since_s < before_s])
 
     def _write_anew(self) -> None:
-        """The journal is another one from now on: what is open has to be in it."""
+        """The journal is another one from now on: what is open has to be in it, and ends that are not carried yet."""
+        there, self._there = self._there, set()
+        for request_id in there:
+            self._pipe.put(Letter(self._uncarried[request_id], partial(self._end_landed, request_id)))
         self._write_again([place for place in self._open.values() if place.first])
 
     def _write_again(self, places: Sequence[StreamPlace]) -> None:
@@ -317,7 +350,7 @@ class StreamKeeper(Backlog):
             self._oldest_ms = entries[0].receipt.settled_ms if entries else None
             await self._carrier.carry(entries)
             self._counters.written([entry.receipt.request_id for entry in entries])
-            self._carried += len(entries)
+            self._carried += sum(self._is_news(entry.receipt) for entry in entries)
             self._oldest_ms = None
             self._read_to = found[-1][0]
             firsts = [place.first for place in self._open.values() if place.first is not None]
