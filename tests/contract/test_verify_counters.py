@@ -140,7 +140,7 @@ async def test_a_call_that_comes_meanwhile(redis: Redis) -> None:
 async def test_the_command(tabled: Database, url: str, redis: Redis, tmp_path: Path) -> None:
     """`ledger verify` names the counters that differ, and `--repair` sets them."""
     booked = rows()
-    traced = [trace(booked[0]), trace(booked[2])]
+    traced = [trace(booked[0], cost_nano_usd=97_000, weighted_tokens=70), trace(booked[2])]
     async with tabled.engine.begin() as connection:
         await book(connection, ledger_rows=booked, trace_rows=traced)
     link = await open_link(redis.url, lambda: None, timeout_s=5)
