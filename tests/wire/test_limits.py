@@ -137,8 +137,7 @@ async def test_a_successor_grants_nothing_twice(tmp_path: Path) -> None:
             provider.script("m", [json_answer("Hi", (7, 50))])
             it = Scene(provider, gateway)
             await gateway.logged("server.started", 2, within_s=30)
-            for _ in range(40):  # so that both have loaded what was spent: nothing
-                await it.client.request("GET", "/anoman/v1/usage/limits")
+            dear = await asyncio.gather(*[it.ask(max_tokens=16_000) for _ in range(40)])  # both load what was spent
             spared = max(gateway.pids)
             for _ in range(2):
                 os.kill(spared, signal.SIGSTOP)
@@ -149,6 +148,7 @@ async def test_a_successor_grants_nothing_twice(tmp_path: Path) -> None:
                 await gateway.logged("server.started", within_s=30)
             replies = await asyncio.gather(*[it.ask() for _ in range(40)])
 
+    assert {reply.status for reply in dear} == {402}
     assert asked == [402] * 5
     assert [reply.status for reply in replies].count(200) == 4
     assert len(provider.requests) == 8

@@ -293,5 +293,5 @@ async def test_counts_have_limits_of_their_own() -> None:
         await admit.admit(held[32])
     admit.settle(held[0], receipt())
 
-    assert (caught.value.kind.code, caught.value.message[-11:]) == ("inflight_cap", "32 at once.")
+    assert (caught.value.kind.code, caught.value.message[-29:]) == ("inflight_cap", "32 at once; try again in 1 s.")
     assert await admit.admit(held[32]) is None
