@@ -103,6 +103,29 @@ async def test_drained(house: House) -> None:
     assert house.redis.keys() == []
 
 
+async def test_an_end_amid_the_last_look(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends while its process looks a last time whether its journal is empty does not go with the journal."""
+    keeper = house.keeper("one")
+    keeper.start()
+    _, *others = keeper._running
+    for name in ("r1", "r2"):
+        (await keeper.admit(admission(name))).sent(ROUTE)
+    read, late = keeper._store.read, ["r2"]
+
+    async def reading(name: str, after: bytes, most: int) -> list[tuple[bytes, bytes]]:
+        found = await read(name, after, most)
+        if not found and late and all(task.done() for task in others):
+            keeper.record(ended(late.pop()))  # behind Redis's reply that there is nothing more
+        return found
+
+    monkeypatch.setattr(keeper._store, "read", reading)
+    keeper.record(ended("r1"))
+    await keeper.close(SOON_S)
+
+    assert sorted(house.shelf.entries) == ["r1", "r2"]
+    assert house.redis.keys() == []
+
+
 async def test_a_slow_process_has_the_last_word(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that stood still for longer than its lease finds its call reconciled; what it says of it comes after
     that, in a journal of its own."""

@@ -205,8 +205,7 @@ class StreamKeeper(Backlog):
         await _stop(others)
         with suppress(TimeoutError, StoreUnavailable):
             async with asyncio.timeout_at(end_s):
-                await self._pipe.emptied()
-                is_carried = await self._steadily(_DRAIN, self._empty())
+                is_carried = await self._steadily(_DRAIN, self._empty_all())
                 if self._open or not is_carried:
                     await self._store.release(self._rules.name)
                 else:
@@ -214,6 +213,13 @@ class StreamKeeper(Backlog):
         await _stop([writing])
         self._pipe.close()
         await self._store.close()
+
+    async def _empty_all(self) -> None:
+        ended = -1
+        while ended != self._ended:  # else one was recorded meanwhile
+            ended = self._ended
+            await self._pipe.emptied()
+            await self._empty()
 
     # -- writing --
 
