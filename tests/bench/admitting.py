@@ -9,6 +9,7 @@ served: PostgreSQL, Redis, journal on the disk. Prints milliseconds, and beside 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import statistics
@@ -101,8 +102,8 @@ async def place(database_url: str, redis_url: str, home: Path) -> AsyncIterator[
         await stores.database.close()
 
 
-async def measure(at: Place) -> list[float]:
-    """Milliseconds of each admission."""
+async def measure(at: Place, warm_s: float = WARM_S, run_s: float = RUN_S) -> list[float]:
+    """Milliseconds of each admission behind the first *warm_s*."""
     clock = Clock(time.monotonic, time.time, random.random)
     admit = Admit(at.stores.counters, clock, AdmissionRules(MODES))
     record = Record(at.journal, Tariff(MODES, bill_interrupted=True, region="id"), clock)
@@ -116,7 +117,7 @@ async def measure(at: Place) -> list[float]:
         for stage in stages:
             await stage.admit(one)
         now_s = time.monotonic()
-        if now_s - begun_s > WARM_S:
+        if now_s - begun_s > warm_s:
             took_ms.append((now_s - one.started_s) * 1000)
         await asyncio.sleep(PROVIDER_S * random.uniform(0.5, 1.5))
         receipt = ended(one.request_id, key_id=key.id)
@@ -125,10 +126,10 @@ async def measure(at: Place) -> list[float]:
 
     async def some(first: int) -> None:
         await asyncio.sleep(PROVIDER_S * random.random())
-        number = first
-        while time.monotonic() - begun_s < WARM_S + RUN_S:
+        for number in itertools.count(first, AT_ONCE):
             await call(number)
-            number += AT_ONCE
+            if time.monotonic() - begun_s > warm_s + run_s:
+                return
 
     async with asyncio.TaskGroup() as group:
         for first in range(AT_ONCE):

@@ -71,6 +71,14 @@ async def house(redis: Redis) -> AsyncIterator[House]:
     yield House(redis)
 
 
+async def serving(house: House, request_id: str) -> StreamKeeper:
+    """A process that has a call under way."""
+    keeper = house.keeper("one")
+    keeper.start()
+    await keeper.admit(admission(request_id))
+    return keeper
+
+
 async def stop(keeper: StreamKeeper) -> None:
     """The process of *keeper* stands still."""
     for task in keeper._running:
@@ -314,9 +322,7 @@ async def test_a_flush_before_the_database_has_it(house: House) -> None:
 
 async def test_a_connection_that_is_cut(house: House) -> None:
     """Nobody is refused for it, and what was on its way is sent again."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r0"))
+    keeper = await serving(house, "r0")
 
     for number in range(1, 20):
         house.redis.command("CLIENT", "KILL", "TYPE", "normal")
@@ -333,9 +339,7 @@ async def test_a_connection_that_is_cut(house: House) -> None:
 
 async def test_what_nobody_waits_for_is_not_sent_again(house: House) -> None:
     """A call that was refused does not come into the journal when the connection is lost later."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r0"))
+    keeper = await serving(house, "r0")
 
     house.redis.freeze()
     with pytest.raises(StoreUnavailable):
@@ -353,9 +357,7 @@ async def test_what_nobody_waits_for_is_not_sent_again(house: House) -> None:
 
 async def test_a_short_silence(house: House) -> None:
     """As of a fork, or of somebody's slow command: calls wait, and none is refused."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r0"))
+    keeper = await serving(house, "r0")
 
     house.redis.freeze()
     asyncio.get_running_loop().call_later(0.2, house.redis.thaw)
@@ -369,9 +371,7 @@ async def test_a_short_silence(house: House) -> None:
 
 async def test_who_waits_when_redis_is_back(house: House) -> None:
     """Calls pass at once where Redis goes on, and what came meanwhile is not in their way; nobody waited for long."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r0"))
+    keeper = await serving(house, "r0")
 
     house.redis.freeze()
     refused = await asyncio.gather(
@@ -397,9 +397,7 @@ async def test_who_waits_when_redis_is_back(house: House) -> None:
 
 async def test_away(house: House) -> None:
     """While Redis is away nobody is let in; the ends of those who were are written when it is there again."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r1"))
+    keeper = await serving(house, "r1")
 
     house.redis.freeze()
     with pytest.raises(StoreUnavailable):
@@ -452,9 +450,7 @@ async def records(store: StreamStore) -> list[Record]:
 
 async def test_a_stream_that_is_begun_anew_by_a_clock_behind(house: House) -> None:
     """Its ids are lower than those that were read; it is read all the same."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r1"))
+    keeper = await serving(house, "r1")
     keeper.record(ended("r1"))
     await house.shelf.has(1)
     house.redis.flush()
@@ -491,9 +487,7 @@ def connections(redis: Redis) -> set[str]:
 
 async def test_a_slow_redis_keeps_its_connections(house: House) -> None:
     """A call that has waited for long is refused; what it waited on is not given up, for a new one takes longer."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r1"))
+    keeper = await serving(house, "r1")
     before = connections(house.redis)
 
     house.redis.freeze()
@@ -514,9 +508,7 @@ async def test_a_slow_redis_keeps_its_connections(house: House) -> None:
 
 async def test_a_loop_that_is_held_up(house: House) -> None:
     """What this process is held up by is no silence of Redis: nobody is refused for that."""
-    keeper = house.keeper("one")
-    keeper.start()
-    await keeper.admit(admission("r1"))
+    keeper = await serving(house, "r1")
 
     async def hold_up() -> None:
         time.sleep(0.3)  # noqa: ASYNC251 - as a busy machine does
