@@ -21,6 +21,7 @@ from gateway.loglines import clean
 from gateway.metrics import MetricsRecorder
 from gateway.settings import Settings
 from gateway.storage.bodies import BodyRules, BodyShelf
+from gateway.storage.database import sqlite_file
 from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
 from gateway.storage.journal.segments import Damage
@@ -38,9 +39,8 @@ def spool_directory(settings: Settings) -> Path:
     """Where the journals of `spool` are."""
     if settings.ledger.directory:
         return Path(settings.ledger.directory)
-    url = make_url(settings.storage.database_url)
-    in_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
-    return Path(f"{url.database}-spool" if in_file else DIRECTORY)
+    file = sqlite_file(make_url(settings.storage.database_url))
+    return Path(DIRECTORY if file is None else f"{file}-spool")
 
 
 class Keeper(Journal, Protocol):

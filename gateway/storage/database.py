@@ -57,6 +57,13 @@ def async_url(text: str) -> URL:
     return url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
 
 
+def sqlite_file(url: URL) -> str | None:
+    """The file of a SQLite database; None for one in memory, and for any other kind."""
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    return url.database
+
+
 def open_engine(text: str, *, connect_s: float = CONNECT_S, **options: Any) -> AsyncEngine:
     """An engine for *text*, see `async_url`. It connects when it is first used; dispose of it.
 
@@ -66,7 +73,7 @@ def open_engine(text: str, *, connect_s: float = CONNECT_S, **options: Any) -> A
     """
     url = async_url(text)
     pool: dict[str, Any] = {"pool_size": POOL_SIZE, "max_overflow": 0, "pool_timeout": connect_s}
-    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+    if url.get_backend_name() == "sqlite" and sqlite_file(url) is None:
         pool = {}  # one connection for all there is, which SQLAlchemy sees to
     engine = create_async_engine(url, connect_args={"timeout": connect_s, **options}, **pool)
     if engine.dialect.name == "sqlite":
@@ -117,9 +124,7 @@ class Database:
         self._tasks = Tasks(lambda name, exc: None)
         self._on_change = on_change
         self._is_out = False
-        url = self.engine.url
-        is_file = self.dialect == "sqlite" and url.database not in (None, "", ":memory:")
-        self._path = url.database if is_file else None
+        self._path = sqlite_file(self.engine.url)
         self._file: os.stat_result | None = None  # what the connections are to, as far as that is known
 
     async def read(self, step: Step[T], *, within_s: float = STEP_S) -> T:

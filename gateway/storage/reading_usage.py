@@ -6,10 +6,23 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Row, Select, Text, case, func, literal, literal_column, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    Text,
+    case,
+    func,
+    literal,
+    literal_column,
+    select,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.core.entries import CHARGED
+from gateway.core.entries import CHARGED, COSTS_APART
 from gateway.core.reading import DAY_MS, FIGURES, Dimension, Figures, Group, UsageAsked, UsageReport
 from gateway.storage.tables import ledger, traces
 
@@ -31,6 +44,7 @@ _COLUMNS: Mapping[Dimension, ColumnElement[Any]] = {
 # As literals, not as parameters: PostgreSQL takes two parameters for two things, even in GROUP BY.
 _NOTHING, _DAY_MS = literal_column("''", Text), literal_column(str(DAY_MS), BigInteger)
 DAY = ledger.c.admitted_ms // _DAY_MS  # whole days of UTC
+ATTEMPT = ledger.c.attempt % literal_column(str(COSTS_APART), Integer)  # whose cost a row is of, or corrects
 _OF_TRACES = frozenset(name for name, column in _COLUMNS.items() if column.table is traces)
 
 

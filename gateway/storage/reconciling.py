@@ -6,13 +6,13 @@ from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, case, func, literal_column, select
+from sqlalchemy import ColumnElement, Row, Select, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.core.entries import COST, COST_CORRECTION, COSTS_APART
+from gateway.core.entries import COST, COST_CORRECTION
 from gateway.core.reading import DAY_MS
 from gateway.core.reconciling import AMOUNTS, Counted, Place
-from gateway.storage.reading_usage import DAY, EPOCH
+from gateway.storage.reading_usage import ATTEMPT, DAY, EPOCH
 from gateway.storage.tables import ledger, traces
 
 BATCH = 500  # ids in one statement: SQLite takes 32,766 parameters, and a plan for thousands takes longer than two
@@ -105,7 +105,7 @@ def _attempts(*which: ColumnElement[bool]) -> Select[Any]:
     is_uncertain = func.min(case((ledger.c.basis != "provider_final", 1), else_=0)).label("is_uncertain")
     sums = [func.sum(ledger.c[name]).label(name) for name in _TOKENS]
     chosen = select(*places, *sums, is_uncertain).where(ledger.c.kind.in_((COST, COST_CORRECTION)), *which)
-    return chosen.group_by(*places, ledger.c.attempt % literal_column(str(COSTS_APART), Integer))
+    return chosen.group_by(*places, ATTEMPT)
 
 
 def _counted(sums: Row[Any] | Sequence[Any]) -> Counted:

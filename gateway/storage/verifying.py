@@ -10,21 +10,20 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     FromClause,
-    Integer,
     ScalarSelect,
     Select,
     Subquery,
     and_,
     exists,
     func,
-    literal_column,
     or_,
     select,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.accounts import session_key
-from gateway.core.entries import CHARGED, COST, COST_CORRECTION, COSTS_APART
+from gateway.core.entries import CHARGED, COST, COST_CORRECTION
+from gateway.storage.reading_usage import ATTEMPT
 from gateway.storage.retention import ERASED
 from gateway.storage.tables import audit, ledger, sessions, traces
 
@@ -99,7 +98,7 @@ def checks(traces_since_ms: int) -> tuple[Check, ...]:
         Check("mismatch", "a charge and its corrections are not below nothing", _below_nothing(CHARGED)),
         Check(
             "mismatch", "an attempt's cost and its corrections are not below nothing",
-            _below_nothing((COST, COST_CORRECTION), _charges.c.attempt % literal_column(str(COSTS_APART), Integer)),
+            _below_nothing((COST, COST_CORRECTION), ATTEMPT),
         ),
         Check("mismatch", "a session's totals are those of its traces", _sessions_beside_traces(traces_since_ms)),
     )  # fmt: skip
@@ -129,9 +128,9 @@ def _without_charge() -> Select[Any]:
 
 def _below_nothing(kinds: Sequence[str], *by: ColumnElement[Any]) -> Select[Any]:
     """Requests of which rows of *kinds*, those of a request together, or of the same *by* of it, are less than none."""
-    sums = (func.sum(_charges.c[name]) < 0 for name in _AMOUNTS)
-    request_id = _charges.c.request_id
-    return select(request_id).where(_charges.c.kind.in_(kinds)).group_by(request_id, *by).having(or_(*sums))
+    sums = (func.sum(ledger.c[name]) < 0 for name in _AMOUNTS)
+    request_id = ledger.c.request_id
+    return select(request_id).where(ledger.c.kind.in_(kinds)).group_by(request_id, *by).having(or_(*sums))
 
 
 def _sessions_beside_traces(since_ms: int) -> Select[Any]:
