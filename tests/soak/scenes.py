@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+from gateway.storage.redis_upkeep import TICK_S
+
 from .books import read_books
 from .conductor import Stage, noted
 from .customers import Customers
@@ -22,7 +24,9 @@ FREE_S = 30.0  # G6
 ADDED_MS = 60.0  # G11, of Redis: at the 99th percentile
 DRAINED_S, CALLS_PER_S = 60.0, 200.0  # G11, of PostgreSQL
 AGAIN_S = 8.0  # the breaker's pause and the counters' rebuilding, generously
-BLIND_S = 0.5  # until nobody waits for Redis any more: three time-outs of 0.1 s with pauses
+FIRST_CALLS = 200  # before an outage, for what happens once
+# Until no process waits for Redis any more: one without a call finds out by itself, then three time-outs of 0.1 s.
+BLIND_S = TICK_S + 0.5
 _WHOLE_S = 60.0  # an outage so long is judged with its beginning, as G11 has it; of a shorter one that is too much
 _TOKENS = 40
 UNIT_NANO_USD = price_nano_usd(UNIT, 0, 0, _TOKENS)
@@ -112,9 +116,12 @@ async def redis_frozen(stage: Stage, outage_s: float) -> Verdict:
     assert stage.redis is not None
     calls: dict[str, Visit] = {}
     # Made beforehand: what the first ones take would be the calls' latency.
+    first = list(smooth_visits(2, FIRST_CALLS, stage.keys))
     planned = list(smooth_visits(1, int((2 * outage_s + 2 * AGAIN_S) * CALLS_PER_S / 2), stage.keys))
     async with _service(stage):
         crowd = Customers(lambda: stage.service.port, at_once=64, per_s=CALLS_PER_S / 2)
+        # Calls on budgets wait out the birth of the counters; then all customers at once have time to catch up.
+        await crowd.run(noted(iter(first), calls))
         running = asyncio.create_task(crowd.run(noted(iter(planned), calls)))
         await asyncio.sleep(outage_s)
         async with stage.service.without("redis", stage.redis.freeze, stage.redis.thaw):
@@ -158,7 +165,7 @@ async def postgres_away(stage: Stage, outage_s: float) -> Verdict:
     calls: dict[str, Visit] = {}
     async with _service(stage):
         crowd = Customers(lambda: stage.service.port, at_once=64, per_s=CALLS_PER_S)
-        await crowd.run(noted(smooth_visits(2, 200, stage.keys[:1]), calls))
+        await crowd.run(noted(smooth_visits(2, FIRST_CALLS, stage.keys[:1]), calls))
         async with stage.service.without("postgres", stage.database.stop, stage.database.start):
             stopped_s = time.time()
             more = smooth_visits(3, int(outage_s * CALLS_PER_S), stage.keys[:1])

@@ -15,7 +15,7 @@ from .report import rendered
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(400)]
 
-SEED, ROUNDS, OUTAGE_S = int(os.environ.get("SOAK_SEED", "4")), 5, 3.0
+SEED, ROUNDS, OUTAGE_S = int(os.environ.get("SOAK_SEED", "4")), 5, 6.0
 CALLS = {"stores": 4_000, "stream": 1_500, "alone": 1_500}
 
 @pytest.mark.parametrize("name", acts(0, SEED, ROUNDS, OUTAGE_S))
