@@ -7,6 +7,7 @@ another process that replays the journal.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ from gateway.storage.database import Database
 from gateway.storage.inserting import Insert
 from gateway.storage.tables import dead_letters, ledger, sessions, traces
 
+_AT_A_TIME = 16  # entries whose rows are made before others are served: 0.2 ms and more
 _SUMS = ("requests", "failed", "prompt_tokens", "completion_tokens", "weighted_tokens", "cost_nano_usd")
 _CHANGES = (
     "agent_id = coalesce(excluded.agent_id, sessions.agent_id)",
@@ -78,8 +80,13 @@ class BookWriter:
             SQLAlchemyError: It does not take something of this.
         """
         now_ms, entries = self._now_ms(), _one_each(entries)
-        rows = [row for e in entries for row in ledger_rows(e.receipt, writer=e.writer, recorded_ms=now_ms)]
-        marks = [trace_row(entry.receipt, recorded_ms=now_ms) for entry in entries]
+        rows: list[LedgerRow] = []
+        marks: list[TraceRow] = []
+        for start in range(0, len(entries), _AT_A_TIME):
+            for entry in entries[start : start + _AT_A_TIME]:
+                rows += ledger_rows(entry.receipt, writer=entry.writer, recorded_ms=now_ms)
+                marks.append(trace_row(entry.receipt, recorded_ms=now_ms))
+            await asyncio.sleep(0)
         words = {entry.receipt.request_id for entry in entries if not _is_guess(entry)}
         await self._database.write(lambda connection: self._write(connection, rows, marks, words))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from gateway.storage.journal.homes import Home, journals_in, make_home, put_asid
 from gateway.storage.journal.reader import BEGINNING, Piece, Reader
 from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
 from gateway.storage.journal.slots import progress_at, read_slots
-from gateway.storage.journal.spool import RETRY_S, SEGMENT_BYTES, Position, Reports, Spool
+from gateway.storage.journal.spool import RETRY_S, SEGMENT_BYTES, Ends, Position, Reports, Spool
 from gateway.storage.writing import Entry
 
 P = ParamSpec("P")
@@ -110,6 +110,7 @@ class SpoolKeeper(Backlog):
         self._counted: set[Path] = set()  # those that are being taken over, once counters know of them
         home = make_home(rules.root, rules.name, rules.writer)
         self.spool = Spool(home, reports, self._news.set, fsync=rules.fsync, segment_bytes=rules.segment_bytes)
+        self._in_hand: Ends | None = None  # on their way into the database
         self._carried_to = BEGINNING
 
     async def admit(self, admission: Admission) -> Place:
@@ -196,24 +197,47 @@ class SpoolKeeper(Backlog):
         """
         Bring everything that is written by now into the database; up to where that is.
 
-        Each time from where it had come before: whoever is cancelled may have read what the database does not have.
+        Each time from where it had come before: whoever is cancelled may have taken what the database does not have.
         """
+        if self._in_hand is None:
+            self._in_hand = self.spool.take_ends()
+        ends = self._in_hand
+        if ends is None:
+            return await self._empty_files()
+        while ends.receipts:
+            some = ends.receipts[:MOST]
+            await self._carry(some)
+            del ends.receipts[: len(some)]
+        self._in_hand = None
+        await self._carried_up_to(ends.up_to)
+        return ends.up_to
+
+    async def _empty_files(self) -> Position:
+        """As `_empty`, of what is not at hand."""
         home = self.spool.home
         reader = Reader(home.path, lambda: self.spool.written, self._carried_to)
         written = self.spool.written
         while (piece := await _in_thread(reader.next, MOST)) is not None:
             self._tell_of_damage(home, piece)
-            entries = [Entry(receipt, home.writer) for receipt in _ends(piece)]
-            self._oldest_ms = entries[0].receipt.settled_ms if entries else None
-            await self._carrier.carry(entries)
-            self._counters.written([entry.receipt.request_id for entry in entries])
-            self._carried = min(self._carried + len(entries), self._ended)  # some come again after a loss
-            self.spool.carried(piece.end)
-            self._oldest_ms = None
-            self._carried_to = piece.end
-            await _in_thread(_remove_before, home.path, piece.segment)
+            await self._carry(list(_ends(piece)))
+            await self._carried_up_to(piece.end)
             written = self.spool.written
+        self.spool.resume(self._carried_to)
         return written
+
+    async def _carry(self, receipts: Sequence[Receipt]) -> None:
+        entries = [Entry(receipt, self.spool.home.writer) for receipt in receipts]
+        self._oldest_ms = receipts[0].settled_ms if receipts else None
+        await self._carrier.carry(entries)
+        self._counters.written([receipt.request_id for receipt in receipts])
+        self._carried = min(self._carried + len(receipts), self._ended)  # some come again after a loss
+        self._oldest_ms = None
+
+    async def _carried_up_to(self, end: Position) -> None:
+        self.spool.carried(end)
+        if end.segment > self._carried_to.segment:
+            await _in_thread(_remove_before, self.spool.home.path, end.segment)
+        self._carried_to = end
 
     async def _adopt_all(self) -> None:
         root = self._rules.root

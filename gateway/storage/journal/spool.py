@@ -35,6 +35,8 @@ RETRY_S = 1.0  # between two attempts at a disk that fails, while nobody comes w
 # A disk takes 0.2 to some 10 ms. Whoever waits longer than this is refused: the client may go elsewhere.
 ADMIT_S = 2.0
 TICK_S = 0.25
+# Ends that are kept at hand for the database, of some 5 KB; while it is away for longer, they are in the files alone.
+AT_HAND = 2_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,6 +45,14 @@ class Position:
 
     segment: int
     offset: int
+
+
+@dataclass(slots=True)
+class Ends:
+    """Ends that are on the disk, in order, and *up_to* where that has all of them."""
+
+    receipts: list[Receipt]
+    up_to: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,8 @@ class Spool:
         self._losses = 0
         self._queue: SimpleQueue[_Batch | None] = SimpleQueue()
         self._writer = _Writer(home, fsync=fsync, segment_bytes=segment_bytes)
+        self._told = self._writer.written
+        self._ends: Ends | None = Ends([], self._told)
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
         self._ticker = self._loop.call_later(TICK_S, self._tick)
@@ -118,6 +130,21 @@ class Spool:
     def carried(self, position: Position) -> None:
         """The database has everything before *position*."""
         self._writer.carried = position
+
+    def take_ends(self) -> Ends | None:
+        """
+        Those that have come to be on the disk since the last call: reading them from there would cost as much as all
+        else that becomes of them. None where that has to be done, see `resume`.
+        """
+        ends = self._ends
+        if ends is not None:
+            self._ends = Ends([], ends.up_to)
+        return ends
+
+    def resume(self, position: Position) -> None:
+        """Everything before *position* has been read; if that is all, what follows is kept at hand."""
+        if self._ends is None and position == self._told:
+            self._ends = Ends([], position)
 
     def look_after(self) -> None:
         """See whether the files are still there; somebody could not read one."""
@@ -251,7 +278,7 @@ class Spool:
                 error = exc
             took_s = time.monotonic() - began_s
             try:
-                self._loop.call_soon_threadsafe(self._written, batches, error, took_s)
+                self._loop.call_soon_threadsafe(self._written, batches, self._writer.written, error, took_s)
             except RuntimeError:
                 return  # the loop is closed: nobody waits for anything any more
 
@@ -269,7 +296,10 @@ class Spool:
 
     # -- the loop's thread again --
 
-    def _written(self, batches: list[_Batch], error: BaseException | None, took_s: float) -> None:
+    def _written(
+        self, batches: list[_Batch], position: Position, error: BaseException | None, took_s: float
+    ) -> None:  # fmt: skip
+        self._told = position
         for batch in batches:
             for _, future in batch.waiting:
                 if not future.done():
@@ -279,8 +309,10 @@ class Spool:
                         future.set_exception(StoreUnavailable(str(error)))
             self._unwritten += batch.slots
         if error is not None:
+            self._ends = None  # they are written some time, and who knows with what
             self._fail(error)
             return
+        self._keep_at_hand(batches)
         for slot in self._unwritten:  # also those of an outage: what was kept of it has been written along
             self._slots.give_back(slot)
         self._unwritten.clear()
@@ -297,6 +329,17 @@ class Spool:
             self._reports.restored()
         self._wrote()
 
+    def _keep_at_hand(self, batches: list[_Batch]) -> None:
+        ends = self._ends
+        if ends is None:
+            return
+        ends.up_to = self._told
+        ends.receipts += [
+            record.receipt for batch in batches for record in batch.records if isinstance(record, Settled)
+        ]
+        if len(ends.receipts) > AT_HAND:
+            self._ends = None
+
 
 class _Writer:
     """The files, and everything that the thread alone touches."""
@@ -309,7 +352,7 @@ class _Writer:
         self._segment_bytes = segment_bytes
         self._number = 0
         self._newest = ""  # a path as text: it is looked at before each write
-        self._file = -1
+        self._file, self._is = -1, os.stat(home.path)  # what its path is to lead to
         self._open: dict[str, bytes] = {}  # frames of exchanges without their end, for the next segment
         self._kept: list[bytes] = []  # ends that the disk has not taken
         self._is_gone = False
@@ -369,7 +412,7 @@ class _Writer:
         if self._is_gone:
             return
         try:
-            if os.path.samestat(os.stat(self._newest), os.fstat(self._file)):
+            if os.path.samestat(os.stat(self._newest), self._is):
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -403,7 +446,8 @@ class _Writer:
             raise
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._number, self._newest, self._is_gone = file, number, str(path), False
+        self._file, self._is = file, os.fstat(file)
+        self._number, self._newest, self._is_gone = number, str(path), False
         self.written = Position(number, len(data))
 
 

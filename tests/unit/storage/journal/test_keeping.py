@@ -18,6 +18,7 @@ from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
 from gateway.core.ports import Spent, StoreUnavailable
 from gateway.storage.journal import keeping
+from gateway.storage.journal import spool as spool_module
 from gateway.storage.journal.carrying import Carrier, CarrierReports
 from gateway.storage.journal.homes import QUARANTINE, Home
 from gateway.storage.journal.keeping import KeeperReports, SpoolKeeper, SpoolRules
@@ -26,6 +27,7 @@ from gateway.storage.journal.segments import Damage, frame, name_of
 from gateway.storage.journal.spool import Reports
 from gateway.storage.memory import MemoryCounters
 from gateway.storage.writing import Entry
+from tests.support.disk import full_disk
 from tests.unit.admissions import ONE, admission, ended
 
 NOW_S = 1_001.5  # shortly after the ends of `ended`
@@ -144,11 +146,25 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path / "spool")
 
 
+@pytest.fixture
+def from_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No end is kept at hand."""
+    monkeypatch.setattr(spool_module, "AT_HAND", 0)
+
+
+@pytest.fixture(params=["at hand", "from files"])
+def both_ways(request: pytest.FixtureRequest) -> None:
+    """Ends are carried as they were recorded, or as they are read."""
+    if request.param == "from files":
+        request.getfixturevalue("from_files")
+
+
 async def serve(keeper: SpoolKeeper, name: str) -> None:
     (await keeper.admit(admission(name))).sent(ROUTE)
     keeper.record(ended(name))
 
 
+@pytest.mark.usefixtures("both_ways")
 async def test_slow_database_and_eager_collector(house: House) -> None:
     """A thousand calls have a thousand entries, though the database takes 0.2 s for a batch and the collector runs all
     the time (USE-19)."""
@@ -167,6 +183,7 @@ async def test_slow_database_and_eager_collector(house: House) -> None:
     assert list(house.root.iterdir()) == []
 
 
+@pytest.mark.usefixtures("both_ways")
 async def test_database_away(house: House) -> None:
     """What waits for the database comes in its order, poison aside, and the operator is told once of each (D4)."""
     house.shelf.is_away = True
@@ -481,6 +498,7 @@ async def test_an_end_amid_a_removal(house: House, monkeypatch: pytest.MonkeyPat
     assert list(house.root.iterdir()) == []
 
 
+@pytest.mark.usefixtures("both_ways")
 async def test_files_that_somebody_takes_away(house: House) -> None:
     """Every call comes into the database, those before the loss and those behind it, without another one to come."""
     house.shelf.delay_s = 0.3
@@ -506,6 +524,7 @@ async def test_files_that_somebody_takes_away(house: House) -> None:
     assert not [line for line in house.log if line[0] == "crash"]
 
 
+@pytest.mark.usefixtures("from_files")
 async def test_no_file_can_be_opened_for_a_while(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal is read again when that can be done; the operator is told once (D9)."""
     tries = 0
@@ -528,6 +547,63 @@ async def test_no_file_can_be_opened_for_a_while(house: House, monkeypatch: pyte
     await keeper.close(SOON_S)
 
     assert house.log == [("unreadable", keeper.spool.home.path.name, "OSError")]
+
+
+async def test_more_than_is_kept_at_hand(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the database is away longer than ends are kept, the files have them; then nothing is read any more."""
+    monkeypatch.setattr(spool_module, "AT_HAND", 3)
+    names = [f"r{number}" for number in range(10)]
+    house.shelf.is_away = True
+    keeper = house.keeper()
+    keeper.start()
+    for name in names:
+        await serve(keeper, name)
+        await asyncio.sleep(0.05)  # each of them for itself
+
+    house.shelf.is_away = False
+    await house.shelf.has(10)
+    async with asyncio.timeout(SOON_S):
+        while keeper.spool._ends is None:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(Reader, "_read", None)
+    await serve(keeper, "r10")
+    await keeper.close(SOON_S)
+
+    assert [*dict.fromkeys(house.shelf.order)] == [*names, "r10"]
+    assert keeper.backlog == 0
+
+
+async def test_ends_that_a_disk_did_not_take(house: House) -> None:
+    """They come into the database with what the disk takes next, and nothing beside them is lost."""
+    keeper = house.keeper()
+    await serve(keeper, "r1")
+    await keeper.admit(admission("r2"))
+
+    with full_disk(keeper.spool.home.path):
+        keeper.record(ended("r2"))
+        with pytest.raises(StoreUnavailable):
+            await keeper.admit(admission("r3"))
+    keeper.start()
+    await serve(keeper, "r4")
+    await keeper.close(SOON_S)
+
+    assert sorted(house.shelf.entries) == ["r1", "r2", "r4"]
+    assert house.log == [("failed",)]
+
+
+async def test_leaving_what_was_at_hand(house: House) -> None:
+    """Ends whose carrying was cut short come again, in front of those behind them."""
+    house.shelf.delay_s = SOON_S
+    keeper = house.keeper()
+    keeper.start()
+    await serve(keeper, "r1")
+    await house.shelf.asked.wait()
+
+    house.shelf.delay_s = 0.0
+    await serve(keeper, "r2")
+    await keeper.close(SOON_S)
+
+    assert house.shelf.order == ["r1", "r2"]
 
 
 async def test_journals_that_are_none(house: House) -> None:

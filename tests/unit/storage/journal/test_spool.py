@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from gateway.storage.journal.reader import Reader
 from gateway.storage.journal.segments import Found, numbers_in
 from gateway.storage.journal.slots import progress_at, read_slots
 from gateway.storage.journal.spool import Reports, Spool
+from tests.support.disk import full_disk
 from tests.unit.admissions import ONE, admission, ended
 
 SOON_S = 5.0  # for what takes milliseconds
@@ -69,19 +68,6 @@ def written(home: Home) -> list[Record]:
     while (piece := reader.next(100)) is not None:
         records += [found.record for found in piece.found if isinstance(found, Found)]
     return records
-
-
-@contextmanager
-def full_disk(path: Path) -> Iterator[None]:
-    """No file of this process may be longer than the newest segment is: the kernel refuses as it does on a full disk,
-    with another number."""
-    newest = max(path.glob("*.log"))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (newest.stat().st_size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_admitted_when_on_the_disk(spool: Spool, home: Home) -> None:

@@ -1,0 +1,21 @@
+"""Disks that do not take what they are given."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def full_disk(path: Path) -> Iterator[None]:
+    """No file of this process may be longer than the newest segment is: the kernel refuses as it does on a full disk,
+    with another number."""
+    newest = max(path.glob("*.log"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (newest.stat().st_size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
