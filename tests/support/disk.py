@@ -10,11 +10,11 @@ from pathlib import Path
 
 @contextmanager
 def full_disk(path: Path) -> Iterator[None]:
-    """No file of this process may be longer than the newest segment is: the kernel refuses as it does on a full disk,
-    with another number."""
+    """No file of this process may be longer than what is in the newest segment: the kernel refuses as it does on a full
+    disk, with another number."""
     newest = max(path.glob("*.log"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (newest.stat().st_size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(newest.read_bytes().rstrip(b"\0")), hard))
     try:
         yield
     finally:

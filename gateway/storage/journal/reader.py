@@ -76,7 +76,8 @@ class Reader:
                 data = file.read()
             else:
                 data = file.read(max(0, written.offset - self._offset))
-        return b"" if self._offset == 0 and data == HEADER else data
+        content = data.rstrip(b"\0")
+        return b"" if not content or (self._offset == 0 and content == HEADER) else data
 
     def _advance(self, written: Position | None) -> bool:
         """Go on to the next segment, if there is one and it is begun."""

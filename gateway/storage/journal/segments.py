@@ -74,31 +74,33 @@ class Found:
 
 def scan(data: bytes, start: int = 0) -> Iterator[Found | Damage]:
     """
-    What is in *data*, a file's bytes from *start* on, in order. A file that is not of this format is one damage.
+    What is in *data*, a file's bytes from *start* on, in order. A file that is not of this format is one damage; zeros
+    at the end are room that was not used.
 
     Args:
         start: 0 for a whole file, header included; else the offset of a record.
     """
-    at = 0
+    at, end = 0, len(data.rstrip(b"\0"))  # behind which the last record may go on, in zeros of its own
     if start == 0:
         if data[: len(HEADER)] != HEADER:
-            if data:
-                is_torn = HEADER.startswith(data)
-                yield Damage(0, len(data), is_tail=is_torn, is_torn=is_torn)
+            if end:
+                is_torn = HEADER.startswith(data[:end])
+                yield Damage(0, end, is_tail=is_torn, is_torn=is_torn)
             return
         at = len(HEADER)
     view = memoryview(data)
-    while at < len(data):
+    while at < end:
         found = _read(view, at)
         if found is None:
-            following = _next(view, at + 1)
-            is_tail = following == len(data)
-            yield Damage(start + at, following - at, is_tail=is_tail, is_torn=is_tail and _is_cut_short(view, at))
+            following = _next(view, at + 1, end)
+            is_tail = following == end
+            is_torn = is_tail and _is_cut_short(view[:end], at)
+            yield Damage(start + at, following - at, is_tail=is_tail, is_torn=is_torn)
             at = following
             continue
-        record, end = found
-        yield Found(record, bytes(view[at + FRAME_BYTES : end]), start + end)
-        at = end
+        record, behind = found
+        yield Found(record, bytes(view[at + FRAME_BYTES : behind]), start + behind)
+        at = behind
 
 
 def _read(view: memoryview, at: int) -> tuple[Record, int] | None:
@@ -128,10 +130,10 @@ def _is_cut_short(view: memoryview, at: int) -> bool:
     return bool(0 < length <= MAX_RECORD_BYTES and begin + length > len(view))
 
 
-def _next(view: memoryview, at: int) -> int:
-    """Where the next whole record begins at or behind *at*; the end where there is none."""
-    while at < len(view):
+def _next(view: memoryview, at: int, end: int) -> int:
+    """Where the next whole record begins at or behind *at*; *end* where there is none before that."""
+    while at < end:
         if _read(view, at) is not None:
             return at
         at += 1
-    return at
+    return end

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +31,9 @@ from gateway.storage.journal.segments import HEADER, frame, name_of
 from gateway.storage.journal.slots import Slot, Slots
 
 SEGMENT_BYTES = 16 * 1024 * 1024
+# Room is taken ahead in pieces of this: a write that makes its file longer takes the disk half as long again, and the
+# processor by a third more (measured, ext4). What is not used of it are zeros.
+ROOM_BYTES = 1024 * 1024
 SOON_S = 0.02  # that the end of an exchange waits for company on its way to the disk
 RETRY_S = 1.0  # between two attempts at a disk that fails, while nobody comes who would be refused
 # A disk takes 0.2 to some 10 ms. Whoever waits longer than this is refused: the client may go elsewhere.
@@ -348,11 +352,12 @@ class _Writer:
         self._home = home
         self._path = home.path
         # Written through in the same call: after each the thread has to wait for the interpreter again.
-        self._mode = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | (os.O_DSYNC if fsync else 0)
+        self._mode = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | (os.O_DSYNC if fsync else 0)
         self._segment_bytes = segment_bytes
         self._number = 0
         self._newest = ""  # a path as text: it is looked at before each write
         self._file, self._is = -1, os.stat(home.path)  # what its path is to lead to
+        self._room = 0  # bytes of the newest file that it has or will not have
         self._open: dict[str, bytes] = {}  # frames of exchanges without their end, for the next segment
         self._kept: list[bytes] = []  # ends that the disk has not taken
         self._is_gone = False
@@ -422,8 +427,10 @@ class _Writer:
         self.losses += 1
 
     def _append(self, data: bytes) -> None:
-        _write_all(self._file, data)
-        self.written = Position(self._number, self.written.offset + len(data))
+        offset = self.written.offset
+        self._take_room(self._file, offset + len(data))
+        _write_all(self._file, data, offset)
+        self.written = Position(self._number, offset + len(data))
 
     def _begin_segment(self, more: bytes = b"") -> None:
         """
@@ -437,8 +444,10 @@ class _Writer:
         path = self._path / name_of(number)
         file = os.open(path, self._mode, 0o600)
         data = HEADER + b"".join(self._open.values()) + more
+        self._room = 0
         try:
-            _write_all(file, data)
+            self._take_room(file, len(data))
+            _write_all(file, data, 0)
             sync_directory(self._path)
         except OSError:
             os.close(file)
@@ -450,8 +459,19 @@ class _Writer:
         self._number, self._newest, self._is_gone = number, str(path), False
         self.written = Position(number, len(data))
 
+    def _take_room(self, file: int, end: int) -> None:
+        if end <= self._room:
+            return
+        room = max(end, self._room + ROOM_BYTES)
+        try:
+            os.posix_fallocate(file, 0, room)
+        except OSError:  # a disk that cannot do that, or is nearly full: writing says what is wrong, if anything is
+            room = sys.maxsize
+        self._room = room
 
-def _write_all(file: int, data: bytes) -> None:
+
+def _write_all(file: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(file, view) :]
+        count = os.pwrite(file, view, offset)
+        view, offset = view[count:], offset + count

@@ -357,8 +357,9 @@ async def test_a_torn_tail(house: House) -> None:
     for number in range(5):
         await serve(dead, f"r{number}")
     await house.dies(dead)
-    with (dead.spool.home.path / name_of(1)).open("ab") as file:
-        file.write(frame(bytes(300))[:200])
+    with (dead.spool.home.path / name_of(1)).open("r+b") as file:
+        file.seek(dead.spool.written.offset)
+        file.write(frame(b"x" * 300)[:200])
 
     other = house.keeper()
     other.start()
@@ -375,8 +376,8 @@ async def test_a_torn_file_that_others_follow(house: House) -> None:
     dead = house.keeper()
     await serve(dead, "r0")
     await house.dies(dead)
-    whole = (dead.spool.home.path / name_of(1)).read_bytes()
-    (dead.spool.home.path / name_of(1)).write_bytes(whole + frame(bytes(300))[:200])
+    whole = (dead.spool.home.path / name_of(1)).read_bytes().rstrip(b"\0")
+    (dead.spool.home.path / name_of(1)).write_bytes(whole + frame(b"x" * 300)[:200])
     (dead.spool.home.path / name_of(2)).write_bytes(whole)
 
     other = house.keeper()

@@ -33,17 +33,22 @@ def test_as_written() -> None:
     assert not any(isinstance(one, Damage) for one in found)
 
 
-def test_every_prefix() -> None:
-    """A file that was cut anywhere gives the records that are whole, and says that its tail is torn."""
+@pytest.mark.parametrize("room", [b"", bytes(4096)], ids=["none", "some"])
+def test_every_prefix(room: bytes) -> None:
+    """
+    A file that was cut anywhere gives the records that are whole, and says that its tail is torn; so it does where it
+    has room that was not used.
+    """
     ends = [len(HEADER) + sum(map(len, FRAMES[:count])) for count in range(len(FRAMES) + 1)]
 
     for length in range(len(WHOLE)):
-        whole = sum(end <= length for end in ends) - 1
-        found = list(scan(WHOLE[:length]))
-        assert records(WHOLE[:length]) == [*RECORDS[: max(whole, 0)]]
+        data = WHOLE[:length] + room
+        kept = max((end for end in ends if data[:end] == WHOLE[:end]), default=0)
+        found = list(scan(data))
+        assert records(data) == [*RECORDS[: max(sum(end <= kept for end in ends) - 1, 0)]]
         tears = [one for one in found if isinstance(one, Damage)]
         assert all(tear.is_tail and tear.is_torn for tear in tears)
-        assert bool(tears) == (length not in (0, *ends))
+        assert bool(tears) == bool(data[kept:].rstrip(b"\0"))
 
 
 def test_every_flipped_byte() -> None:
@@ -77,12 +82,17 @@ def test_another_format(header: bytes) -> None:
     assert list(scan(data)) == [Damage(0, len(data), is_tail=False)]
 
 
-def test_zeros_behind_the_end() -> None:
-    """A file system may have made a file longer than it had time to write."""
-    found = list(scan(WHOLE + bytes(4096)))
+def test_room_that_was_not_used(tmp_path: Path) -> None:
+    """Zeros behind the last record, or in place of the first, are read past, and are no damage."""
+    (tmp_path / name_of(1)).write_bytes(WHOLE + bytes(1024 * 1024))
+    (tmp_path / name_of(2)).write_bytes(bytes(1024 * 1024))
+    (tmp_path / name_of(3)).write_bytes(HEADER + bytes(1024 * 1024))
+    (tmp_path / name_of(4)).write_bytes(WHOLE + bytes(1024 * 1024))
 
-    assert records(WHOLE + bytes(4096)) == [*RECORDS]
-    assert found[-1] == Damage(len(WHOLE), 4096, is_tail=True)
+    found, segments = read(tmp_path)
+
+    assert found == [*RECORDS, *RECORDS]
+    assert {*segments} == {1, 4}
 
 
 def read(directory: Path, most: int = 2) -> tuple[list[Record], list[int]]:

@@ -188,7 +188,7 @@ async def test_a_new_file_is_written_in_one_piece(
     it must not be there without: a kill, or a disk that fails, in between would lose the exchange.
     """
     write_all, pieces = spool_module._write_all, list[bytes]()
-    monkeypatch.setattr(spool_module, "_write_all", lambda file, data: (pieces.append(data), write_all(file, data)))
+    monkeypatch.setattr(spool_module, "_write_all", lambda file, *data: (pieces.append(data), write_all(file, *data)))
     for number in range(30):
         await spool.admit(admission(f"r{number}"))
         spool.record(ended(f"r{number}"))
@@ -205,7 +205,7 @@ async def test_a_disk_that_hangs(
     monkeypatch.setattr(spool_module, "ADMIT_S", 0.1)
     pipe, end = os.pipe()
     write_all = spool_module._write_all
-    monkeypatch.setattr(spool_module, "_write_all", lambda file, data: (os.read(pipe, 1), write_all(file, data)))
+    monkeypatch.setattr(spool_module, "_write_all", lambda *data: (os.read(pipe, 1), write_all(*data)))
 
     with pytest.raises(StoreUnavailable):
         await spool.admit(admission("r1"))
