@@ -27,7 +27,7 @@ CHARGES: Mapping[Outcome, Charge] = {
 
 COSTS: Mapping[AttemptResult, Cost] = {
     "ok": "usage",
-    "cancelled": "usage",
+    "cancelled": "prompt",
     "open": "prompt",
     "failed": "prompt",
 }

@@ -50,7 +50,7 @@ class Attempt(Struct):
 
     Attributes:
         was_sent: The whole request was on its way, so the provider may have worked for it.
-        usage: What it counted for its part of an answer that another one continued, or that it continued itself.
+        usage: What it counted for its part of an answer that it continued, or another was asked to continue.
     """
 
     route: Route

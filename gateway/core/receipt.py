@@ -256,7 +256,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
     route, call = exchange.route, exchange.call
     if outcome in ("rejected", "failed"):
         usage, basis = NO_USAGE, "none"
-    parts = [tried for tried in exchange.attempts if tried.usage is not None]
+    parts = _parts(exchange)
     started_epoch_s = epoch_s - (now_s - exchange.started_s)
     is_paid = is_charged(_ending(exchange, outcome), usage, bill_interrupted=tariff.bill_interrupted)
     weighted, cost = _owed(exchange, usage, parts, tariff, started_epoch_s) if is_paid else (0, 0)
@@ -307,6 +307,12 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
     )
 
 
+def _parts(exchange: Exchange) -> list[Attempt]:
+    """The attempts that made the answer together; none where the first, if it broke, found nobody to go on."""
+    counted = [tried for tried in exchange.attempts if tried.usage is not None]
+    return counted if len(counted) > 1 else []
+
+
 def _ending(exchange: Exchange, outcome: Outcome) -> Outcome:
     """As what it is paid for: what we stopped ourselves was delivered, and is like what a client stopped."""
     stopped = exchange.failure is not None and exchange.failure.failure_class == "policy_stop"
@@ -330,8 +336,9 @@ def _booking(exchange: Exchange, usage: Usage, basis: Basis) -> Booking | None:
     if admission is None:
         return None
     prompt_tokens = usage.prompt_tokens or admission.prompt_tokens
-    last = exchange.attempts[-1] if exchange.attempts else None
     tried = [attempt for attempt in exchange.attempts if attempt.was_sent]
+    is_shared = any(attempt.usage is not None for attempt in tried)  # then each has its own, else the last has all
+    last = exchange.attempts[-1] if tried and not is_shared else None
     sent = tuple([
         _sent(number, attempt, (usage if attempt is last else NO_USAGE, basis), prompt_tokens, admission.price)
         for number, attempt in enumerate(tried)

@@ -168,6 +168,7 @@ class StreamRelay:
             return failure
         first, route, params = exchange.attempts[-1], exchange.route, exchange.params
         begun = Begun(rest.seam, *broken.lane.measure(), broken.lane.response_id)
+        first.usage = begun.usage
         self._opening = Opening(exchange, watch, rest)
         watch.await_rest()
         try:
@@ -177,7 +178,6 @@ class StreamRelay:
             if isinstance(exc, UpstreamFailed | GatewayError):
                 return exc.failure if isinstance(exc, UpstreamFailed) and exc.failure.is_ours else failure
             raise
-        first.usage = begun.usage
         watch.attempt = exchange.attempts[-1]
         watch.started(flow.lane)
         return flow

@@ -13,6 +13,7 @@ from gateway.core.usage import Usage
 from gateway.pipeline.services import Deadlines
 from tests.support.notation import DONE, FIN, R, T, U, chunk
 from tests.support.scripted_provider import EOF, NEVER, Play, fail, status, tell
+from tests.unit.admissions import admission
 from tests.unit.pipeline.plays import RESET
 from tests.unit.pipeline.scene import Scene, at
 
@@ -153,6 +154,36 @@ async def test_shutdown_while_the_second_is_asked() -> None:
     scene.interrupt(SHUTDOWN)
 
     assert (await scene.end(), scene.receipt.failure_class) == ("interrupted", "gateway_shutdown")
+
+
+@pytest.mark.parametrize(
+    ("second", "left_s", "cost"),
+    [
+        pytest.param(fail(RESET), None, [("b", "failed", 0)] * 2, id="breaks, twice"),
+        pytest.param(status(400, EOF), None, [("b", "failed", None)], id="refuses"),
+        pytest.param(Play(head_s=NEVER), 1.5, [("b", "cancelled", 0)], id="is left"),
+        pytest.param(Play(head_s=NEVER, sent_s=NEVER), 1.5, [], id="is not reached"),
+    ],
+)
+async def test_costs_where_nobody_goes_on(
+    second: Play, left_s: float | None, cost: list[tuple[str, str, int | None]]
+) -> None:  # fmt: skip
+    """What came of the answer is a cost of the first; who was asked for the rest has at most read the prompt."""
+    scene = continued(BROKEN, second, second, routes=("a", "b"))
+    scene.exchange.admission = admission("req_1")
+    scene.start()
+    if left_s is not None:
+        await at(left_s)
+        scene.leave()
+
+    await scene.end()
+
+    assert scene.receipt.booking is not None
+    told = [
+        (sent.provider, sent.result, sent.usage.completion_tokens if sent.usage.prompt_tokens else None)
+        for sent in scene.receipt.booking.sent
+    ]
+    assert [("a", "failed", 1), *cost] == told
 
 
 async def test_usage_that_is_late() -> None:
