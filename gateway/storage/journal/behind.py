@@ -18,6 +18,7 @@ from gateway.storage.journal.stream_store import StreamStore
 from gateway.storage.tables import dead_letters, ledger
 
 MOST = 1_000  # records at a time
+LOOKS = 20  # at a journal whose process lets go of a file at each of them, 16 MiB of what the database has by then
 _IDS_AT_ONCE = 500  # of one statement, as in `spending.IDS_AT_ONCE`
 
 Ends = Mapping[str, int]
@@ -33,13 +34,23 @@ def ends_in_files(root: Path) -> dict[str, int]:
     """
     ends: dict[str, int] = {}
     for path in journals_in(root):
-        reader = Reader(path)
-        try:
-            while (piece := reader.next(MOST)) is not None:
-                ends.update(_ends(found.record for found in piece.found if isinstance(found, Found)))
-        except FileNotFoundError:  # it has just been let go of: everything in it is in the database
-            continue
+        for _ in range(LOOKS):
+            if _read_whole(path, ends):
+                break
+        else:
+            raise FileNotFoundError(f"files of {path.name} go faster than they can be read")
     return ends
+
+
+def _read_whole(path: Path, ends: dict[str, int]) -> bool:
+    """Note the *ends* in the journal at *path*; False where a file of it was let go of meanwhile, and not all of it."""
+    reader = Reader(path)
+    try:
+        while (piece := reader.next(MOST)) is not None:
+            ends.update(_ends(found.record for found in piece.found if isinstance(found, Found)))
+    except FileNotFoundError:  # what was in there is in the database
+        return not path.exists()
+    return True
 
 
 async def ends_in_streams(store: StreamStore) -> dict[str, int]:

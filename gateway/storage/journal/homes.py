@@ -137,7 +137,7 @@ def take(path: Path) -> Home | None:
 
 
 def put_aside(home: Home, name: str) -> Path:
-    """Move the file *name* of *home* to where nobody reads it but people; where it is now."""
+    """Copy the file *name* of *home* to where nobody reads it but people; where the copy is."""
     directory = home.path.parent / QUARANTINE
     directory.mkdir(mode=0o700, exist_ok=True)
     target = directory / f"{home.path.name}-{name}"
