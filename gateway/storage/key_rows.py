@@ -31,7 +31,7 @@ def select_keys() -> Select[Any]:
 
 def key_of(row: RowMapping, terms: Terms) -> Key:
     """
-    The key of a *row* of `select_keys`.
+    The key of a *row* of `select_keys` that is not revoked.
 
     Raises:
         BadTerms: Its tier is nowhere, or its limits are none that this version knows.
@@ -50,7 +50,6 @@ def key_of(row: RowMapping, terms: Terms) -> Key:
         when_blind=row["when_blind"],
         log_bodies=row["log_bodies"],
         expires_s=None if expires_ms is None else expires_ms / 1000,
-        revoked_now=row["revoked_ms"] is not None and row["revoked_now"],
     )
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Result, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.aio import Tasks
-from gateway.core.accounts import BadTerms, Key
+from gateway.core.accounts import BadTerms, Key, Tier
 from gateway.core.credentials import digest_of
 from gateway.core.ports import Terms
 from gateway.storage.database import Database
@@ -57,10 +57,12 @@ class SqlKeys:
 
     def _usable(self, row: RowMapping) -> Key | None:
         """The key of *row*; None for one that is revoked, of a disabled tenant, or on no tier that there is: without
-        its limits it would have none."""
-        if (row["revoked_ms"] is not None and not row["revoked_now"]) or row["disabled_ms"] is not None:
-            return None
+        its limits it would have none. Of one whose calls are to be cut nothing but its name is needed."""
         key_id = row["rotated_from"] or row["id"]  # an earlier secret's own id is known to nobody
+        if row["revoked_ms"] is not None:
+            return Key(key_id, row["tenant"], Tier("revoked"), revoked_now=True) if row["revoked_now"] else None
+        if row["disabled_ms"] is not None:
+            return None
         try:
             key = key_of(row, self.terms)
         except BadTerms as exc:

@@ -214,6 +214,27 @@ async def test_revoked_elsewhere(bank: Bank) -> None:
     assert elsewhere.cut([made.key.id]) == {made.key.id}
 
 
+@pytest.mark.parametrize("before", ["disabled", "tierless"])
+async def test_cut_whatever_else(bank: Bank, before: str) -> None:
+    """Calls of a key that nobody could use any more, for its tenant or its tier, are cut like any other's."""
+    await bank.change(insert(tiers).values(name="gone", limits={}, created_ms=1, updated_ms=1))
+    await bank.tenant(tier="gone")
+    made = await bank.make()
+    await bank.find(made)
+    if before == "disabled":
+        await bank.accounts.update_tenant(CLI, "acme", {"is_disabled": True})
+    else:
+        await bank.change(delete(tiers))
+    unusable = await bank.find(made)
+
+    await bank.accounts.revoke_key(CLI, made.key.id, now=True)
+    bank.serving.cut([made.key.id])  # reads it again
+    await bank.tasks.drain(5)
+
+    assert unusable is None
+    assert bank.serving.cut([made.key.id]) == {made.key.id}
+
+
 async def test_revoked_twice(bank: Bank) -> None:
     """A second revocation keeps the moment of the first; cutting can be added to it."""
     await bank.tenant()
