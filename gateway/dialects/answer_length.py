@@ -10,19 +10,27 @@ _CHOICES = "n"  # answers at once, in OpenAI's
 
 
 def answer_bound(call: Call) -> int | None:
-    """Tokens that each answer to *call* has at most, by its own words; None where it does not say."""
-    said = [_number(call, name) for name in _LIMITS]
-    return min([number for number in said if number is not None], default=None)
+    """
+    Tokens that each answer to *call* has at most, by its own words; None where it does not say.
+
+    Of two limits the larger counts: a provider that gets both goes by either.
+    """
+    return max(_bounds(call).values(), default=None)
 
 
 def bound_name(call: Call) -> str:
     """The member by which *call* bounds its answers, or would."""
-    return next((name for name in _LIMITS if name in call.fields), _LIMITS[0])
+    bounds = _bounds(call)
+    return max(bounds, key=bounds.__getitem__, default=_LIMITS[0])
 
 
 def answers_asked(call: Call) -> int:
     """How many answers *call* asks for."""
     return _number(call, _CHOICES) or 1
+
+
+def _bounds(call: Call) -> dict[str, int]:
+    return {name: number for name in _LIMITS if (number := _number(call, name)) is not None}
 
 
 def _number(call: Call, name: str) -> int | None:

@@ -302,6 +302,18 @@ async def test_a_stream_ends_before_its_budget_does(tmp_path: Path, model: str) 
         assert receipt["attempts"][0].endswith(":cancelled")
 
 
+async def test_a_second_bound_does_not_open_a_budget(tmp_path: Path) -> None:
+    """A provider that gets two bounds goes by either: a stream is watched as if by the larger."""
+    async with scene(tmp_path, {"budget_usd": "0.005"}) as it:
+        it.provider.script("m", STREAMS["m"][1])
+
+        await it.client.request("POST", CHAT, chat("m", max_tokens=1, max_completion_tokens=MANY))
+        receipt = await it.receipt()
+
+        assert receipt["error_code"] == "budget_exceeded"
+        assert Decimal(receipt["cost_usd"]) <= Decimal("0.005")
+
+
 DRAIN = {"on_cancel": "drain", "drain_max_s": 30, "drain_max_tokens": 100_000}
 
 
