@@ -67,9 +67,10 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         TierEntry,
         "The shape of a plan; `starter`, `pro`, `payg` and `enterprise` ship ([limits.md](limits.md)). What is left "
         "out is not limited. With N workers (`server.workers`) and no `storage.redis_url` each enforces its own "
-        "part of a limit, the limit divided by N and rounded up: a client that keeps to one connection may be refused "
-        "at that part, and what answers say is left is the part's of the worker that answered. A valid request counts "
-        "against `rpm`, even if its model is not found (`model_not_found`); one that is refused for a limit does not.",
+        "part of a limit, the limit divided by N and rounded up, an allowance rounded down: a client that keeps to one "
+        "connection may be refused at that part, and what answers say is left is the part's of the worker that "
+        "answered. A valid request counts against `rpm`, even if its model is not found (`model_not_found`); one that "
+        "is refused for a limit does not.",
     ),
     (
         "keys.SECRET",

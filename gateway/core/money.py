@@ -129,7 +129,6 @@ class Price:
             + usage.completion_tokens * self.output
         )
 
-
     def dearest(self, prompt_tokens: int) -> tuple[int, int]:
         """Pico-USD of a token of a prompt of that length and of its answer at most, whatever of it is cached."""
         for above, price in reversed(self.long):

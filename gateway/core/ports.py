@@ -139,7 +139,6 @@ class Terms(Protocol):
             BadTerms: There is no such tier, or something is wrong with *limits* or *own*.
         """
 
-
     def written(self, name: str) -> Mapping[str, object]:
         """The tier *name* of the file as it stands there. Raises KeyError."""
 

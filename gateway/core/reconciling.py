@@ -16,6 +16,7 @@ _SNAPSHOT = re.compile(r"-[0-9]{4}-?[0-9]{2}-?[0-9]{2}\Z")
 Place = tuple[str, ...]
 """What is counted together: one answer, by its id; or a day and a model."""
 
+
 class Counted(Struct, frozen=True):
     """
     One count. None is what nobody has counted, and what is then not compared.

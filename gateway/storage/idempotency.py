@@ -27,7 +27,7 @@ from gateway.core.ports import Claim, Claimed, StoreUnavailable
 from gateway.storage.database import Database
 from gateway.storage.idempotency_rows import SWEPT_ROWS, Rows
 
-LEASE_S = 30.0  # of a claim: as that of a place in the limits
+LEASE_S = 30.0  # of a claim: whoever sends the call again after a kill waits no longer. A choice
 RENEW_S = 10.0  # two renewals may fail
 ANSWER_S = 2.0  # longest wait for the database in a request's way; one in reach answers in milliseconds
 RETRY_S = (0.1, 5.0)  # first and longest pause of the writer while the database is gone
