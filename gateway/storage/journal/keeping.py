@@ -153,8 +153,10 @@ class SpoolKeeper(Backlog):
         self._leave(is_carried=is_carried)
 
     async def _empty_all(self) -> None:
-        while await self._empty() != self.spool.written:
-            pass  # an end was recorded meanwhile
+        while True:
+            if await self._empty() == self.spool.written:
+                return
+            await asyncio.sleep(0)  # an end was recorded meanwhile; that it is on the disk is told in another turn
 
     def _leave(self, *, is_carried: bool) -> None:
         """

@@ -449,6 +449,29 @@ async def test_an_end_amid_the_end(house: House) -> None:
     assert list(house.root.iterdir()) == []
 
 
+async def test_an_end_amid_the_last_turn(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded as the spool is closed, when the database has all else, is carried too, and nobody waits for
+    it for ever."""
+    keeper = house.keeper()
+    keeper.start()
+    await serve(keeper, "r1")
+    (await keeper.admit(admission("r2"))).sent(ROUTE)
+    await house.shelf.has(1)
+    await keeper._empty()
+    close = keeper.spool.close
+
+    async def closing(timeout_s: float) -> bool:
+        is_whole = await close(timeout_s)
+        keeper.record(ended("r2"))  # in the very turn of the loop
+        return is_whole
+
+    monkeypatch.setattr(keeper.spool, "close", closing)
+    await keeper.close(SOON_S)
+
+    assert house.shelf.order == ["r1", "r2"]
+    assert list(house.root.iterdir()) == []
+
+
 async def test_an_end_behind_the_end(house: House) -> None:
     """A call that outlives the journal's close comes to its own end: nobody else reckons it meanwhile, and then the
     next process has that end."""
