@@ -397,19 +397,22 @@ class StreamKeeper(Backlog):
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
         holding = self._tasks.spawn(self._hold(name), name="journal.hold")
         try:
-            left, ended = await self._read_through(name)
-            for receipt in (*ended, *left):
-                if receipt.settled_ms >= (self._epoch_s() - RESETTLE_S) * 1000:
-                    self._counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
-            known = {receipt.request_id: receipt for receipt in (*ended, *left)}
-            for request_id in await still_held(self._counters, writer, known.__contains__):
-                self._counters.settle(request_id, spent_of(known[request_id]))
-            entries = [Entry(receipt, writer) for receipt in (*ended, *left)]
-            for start in range(0, len(entries), MOST):
-                await self._carrier.carry(entries[start : start + MOST])
+            left, recent, book = await self._read_through(name)
+            for receipt in (*recent, *left):
+                self._counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
+            held, ended, at = await still_held(self._counters, writer, book.knows), 0, _FIRST
+            while found := await self._store.read(name, at, MOST):
+                entries = [Entry(receipt, writer) for receipt in _ends(found)]
+                for entry in entries:
+                    if entry.receipt.request_id in held:
+                        self._counters.settle(entry.receipt.request_id, spent_of(entry.receipt))
+                await self._carrier.carry(entries)
+                ended, at = ended + len(entries), found[-1][0]
+            for start in range(0, len(left), MOST):
+                await self._carrier.carry([Entry(receipt, writer) for receipt in left[start : start + MOST]])
             await _stop([holding])  # else it might hold what is not there any more
             await self._store.remove(name)
-            self._stream_reports.adopted(writer, len(ended), len(left))
+            self._stream_reports.adopted(writer, ended, len(left))
         finally:
             holding.cancel()
 
@@ -419,11 +422,14 @@ class StreamKeeper(Backlog):
                 await self._store.hold(name, self._rules.writer)
             await asyncio.sleep(RENEW_S)
 
-    async def _read_through(self, name: str) -> tuple[list[Receipt], list[Receipt]]:
-        """The ends of what is open in the journal *name*, as far as they can be told, and those that it has."""
-        book, ended, at = Book(), list[Receipt](), _FIRST
+    async def _read_through(self, name: str) -> tuple[list[Receipt], list[Receipt], Book]:
+        """The ends of what is open in the journal *name*, as far as they can be told, those that were young when its
+        process died, and what there are records of."""
+        book, recent, at = Book(), list[Receipt](), _FIRST
+        since_ms = (self._epoch_s() - RESETTLE_S) * 1000
         while found := await self._store.read(name, at, MOST):
-            ended += [receipt for record in _records(found) if (receipt := book.take(record)) is not None]
+            ended = [receipt for record in _records(found) if (receipt := book.take(record)) is not None]
+            recent += [receipt for receipt in ended if receipt.settled_ms >= since_ms]
             at = found[-1][0]
         places = await self._store.places(name)
         now_ms, bill = int(self._epoch_s() * 1000), self._rules.bill_interrupted()
@@ -431,7 +437,7 @@ class StreamKeeper(Backlog):
             reconcile(case, progress_of(places.get(request_id.encode())), bill_interrupted=bill, now_ms=now_ms)
             for request_id, case in book.open.items()
         ]
-        return left, ended
+        return left, recent, book
 
 
 def _refuse(future: asyncio.Future[None], exc: RedisFailed) -> None:
