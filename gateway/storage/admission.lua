@@ -2,8 +2,9 @@
 --
 -- KEYS[1] is the epoch's key and ends in "epoch"; every other name begins as it does, so that all lie in one slot.
 -- ARGV[1] names the step, ARGV[2] is the time in epoch milliseconds, "0" for the server's own (tests alone set it).
--- Numbers stay below 2^53, up to where doubles are exact, and are written without an exponent. What was stored and is
--- no such number is nobody's of ours: see `displaced`.
+-- Numbers stay below 2^53, up to where doubles are exact. Redis writes those of commands and replies with all their
+-- digits; Lua itself would use an exponent, so in names and lines they are `whole`, which takes 1.4 us each. What was
+-- stored and is no such number is nobody's of ours: see `displaced`.
 
 local STEP, PREFIX = ARGV[1], string.sub(KEYS[1], 1, #KEYS[1] - 5)
 local MINUTE, DAY = 60000, 86400000
@@ -30,7 +31,7 @@ end
 local function be_born(run)
   local id = whole(tonumber(clock[1]) * 1000000 + tonumber(clock[2]))
   call('DEL', KEYS[1])
-  call('HSET', KEYS[1], 'id', id, 'born', whole(now), 'run', run)
+  call('HSET', KEYS[1], 'id', id, 'born', now, 'run', run)
   call('PEXPIRE', KEYS[1], DAY)
   return id, now
 end
@@ -110,7 +111,7 @@ local function tally(name, period)
 end
 
 local function write(one)
-  call('HSET', one.key, 'epoch', epoch, 'period', whole(one.period), 'used', whole(one.used), 'held', whole(one.held),
+  call('HSET', one.key, 'epoch', epoch, 'period', one.period, 'used', one.used, 'held', one.held,
     'loaded', one.loaded and '1' or '0', 'done', one.done and '1' or '0')
   call('PEXPIRE', one.key, KEPT)
 end
@@ -128,7 +129,7 @@ end
 
 -- A command for many at a time: two for each of 60,000 took longer than anybody waits for Redis.
 local function put(key, requests, kept_ms)
-  local until_ms, words = whole(now + DONE), {}
+  local until_ms, words = now + DONE, {}
   for at, request in ipairs(requests) do
     words[#words + 1], words[#words + 2] = request, until_ms
     if #words == WORDS or at == #requests then
@@ -146,7 +147,7 @@ end
 
 local function book(one, request, amount)
   if not one.loaded then
-    call('HSET', beside(one, 'pending'), request, whole(amount))
+    call('HSET', beside(one, 'pending'), request, amount)
     call('PEXPIRE', beside(one, 'pending'), KEPT)
   elseif not is_done(one, request) then
     one.used = one.used + amount
@@ -165,7 +166,7 @@ end
 local function hold(request, fields, hold_ms)
   local key = hold_key(request)
   call('SET', key, table.concat(fields, '\n'), 'PX', KEPT)
-  call('ZADD', PREFIX .. 'open', whole(now + hold_ms), request)
+  call('ZADD', PREFIX .. 'open', now + hold_ms, request)
   call('PEXPIRE', PREFIX .. 'open', KEPT)
 end
 
@@ -291,7 +292,7 @@ local function admit()
   local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
   local looks = STEP == 'look'
   if #ARGV > 18 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
-    return {'wait', whole(now), epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0, 0}
+    return {'wait', now, epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0, 0}
   end
 
   local rate, tokens, running, key, f = nil, nil, 0, nil, nil
@@ -300,7 +301,7 @@ local function admit()
   if tpm >= 0 then tokens = current_tokens(key, f) end
   local places = PREFIX .. 'running:' .. holder
   if inflight >= 0 then
-    call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
+    call('ZREMRANGEBYSCORE', places, '-inf', now)
     running = call('ZCARD', places)
   end
   local accounts = {}
@@ -312,16 +313,16 @@ local function admit()
 
   local function reply(step, retry_ms, money, weighted, place)
     local out = {
-      step, whole(now), epoch, rate and rate.used or 0, rate and rate.credits or 0, rate and whole(rate.opened) or 0,
-      tokens and whole(tokens.used) or 0, running, retry_ms or 0, whole(money or 0), whole(weighted or 0), place or 0,
+      step, now, epoch, rate and rate.used or 0, rate and rate.credits or 0, rate and rate.opened or 0,
+      tokens and tokens.used or 0, running, retry_ms or 0, money or 0, weighted or 0, place or 0,
     }
     for _, one in ipairs(accounts) do
-      out[#out + 1] = whole(one.used)
-      out[#out + 1] = whole(one.held)
+      out[#out + 1] = one.used
+      out[#out + 1] = one.held
       out[#out + 1] = one.loaded and 1 or 0
       out[#out + 1] = one.period
     end
-    if tokens then out[#out + 1] = whole(tokens.opened) end
+    if tokens then out[#out + 1] = tokens.opened end
     return out
   end
 
@@ -357,20 +358,20 @@ local function admit()
   if rate then
     if rate.used >= rpm then rate.credits = rate.credits - 1 end
     rate.used = rate.used + 1
-    call('HSET', key, 'opened', whole(rate.opened), 'used', rate.used, 'credits', rate.credits)
+    call('HSET', key, 'opened', rate.opened, 'used', rate.used, 'credits', rate.credits)
   end
   if tokens then
     tokens.used = tokens.used + reserved
-    call('HSET', key, 'tokens_opened', whole(tokens.opened), 'tokens', whole(tokens.used))
+    call('HSET', key, 'tokens_opened', tokens.opened, 'tokens', tokens.used)
   end
   if rate or tokens then
     local kept = MINUTE
     local missing = rate and capacity - rate.credits or 0
     if missing > 0 then kept = kept + MINUTE * math.ceil(missing / max(1, min(rpm, refill))) end
-    call('PEXPIRE', key, whole(kept))
+    call('PEXPIRE', key, kept)
   end
   if inflight >= 0 then
-    call('ZADD', places, whole(now + lease_ms), request)
+    call('ZADD', places, now + lease_ms, request)
     call('PEXPIRE', places, lease_ms)
     running = running + 1
   end
@@ -405,7 +406,7 @@ local function settle()
       local key = PREFIX .. 'minute:' .. fields[1]
       local f = call('HMGET', key, 'tokens_opened', 'tokens')
       if f[1] == fields[2] then
-        call('HSET', key, 'tokens', whole(max(0, number(key, f[2]) + tonumber(ARGV[5]) - reserved)))
+        call('HSET', key, 'tokens', max(0, number(key, f[2]) + tonumber(ARGV[5]) - reserved))
       end
     end
     close_hold(request, fields, spent, guess)
@@ -439,11 +440,11 @@ local function renew()
     local request, holder = ARGV[at], ARGV[at + 1]
     if holder ~= '' then
       local places = PREFIX .. 'running:' .. holder
-      call('ZADD', places, whole(now + lease_ms), request)
+      call('ZADD', places, now + lease_ms, request)
       call('PEXPIRE', places, lease_ms)
     end
     if call('EXISTS', hold_key(request)) == 1 then
-      call('ZADD', PREFIX .. 'open', whole(now + hold_ms), request)
+      call('ZADD', PREFIX .. 'open', now + hold_ms, request)
       call('PEXPIRE', hold_key(request), KEPT)
       call('PEXPIRE', PREFIX .. 'open', KEPT)
     else
@@ -532,7 +533,7 @@ end
 local function tick()
   local run = ARGV[3]
   -- Refused where there is no memory, as an admission would be; only the first write of a script is.
-  call('SET', PREFIX .. 'tick', whole(now), 'PX', DAY)
+  call('SET', PREFIX .. 'tick', now, 'PX', DAY)
   if run ~= '' and known[1] and known[3] ~= run then
     if known[3] == '' then
       call('HSET', KEYS[1], 'run', run)
@@ -541,11 +542,11 @@ local function tick()
     end
   end
   call('PEXPIRE', KEYS[1], DAY)
-  for _, request in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'open', '-inf', whole(now), 'LIMIT', 0, SWEPT)) do
+  for _, request in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'open', '-inf', now, 'LIMIT', 0, SWEPT)) do
     local fields = taken_hold(request)
     if fields then close_hold(request, fields, nil, taken_guess(request)) end
   end
-  return {epoch, whole(born), whole(now)}
+  return {epoch, born, now}
 end
 
 local steps = {
