@@ -406,7 +406,7 @@ local function settle()
       local key = PREFIX .. 'minute:' .. fields[1]
       local f = call('HMGET', key, 'tokens_opened', 'tokens')
       if f[1] == fields[2] then
-        call('HSET', key, 'tokens', max(0, number(key, f[2]) + tonumber(ARGV[5]) - reserved))
+        call('HSET', key, 'tokens', max(0, number(key, f[2]) - reserved + tonumber(ARGV[5])))
       end
     end
     close_hold(request, fields, spent, guess)

@@ -252,3 +252,29 @@ def test_twins(redis: Redis) -> None:
             max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
+
+
+def test_the_last_digit(redis: Redis) -> None:
+    """Up to 2^53 no amount loses a digit on its way through the script, nor is any written in another form."""
+    most = 2**53 - 2
+    mine = key("rich", tpm=most, budgets=(Budget("key", "total", most),))
+    limits = entitlement(mine, None)
+    script, twin = Script(redis), Admission(lease_ms=LEASE_MS, hold_ms=HOLD_MS, rejoin_ms=REJOIN_MS)
+    order = Order(mine, "r1", tokens=most - 1, nano_usd=Draw(most - 3, most - 3))
+    epoch = redis_script.verdict_of(script.step(redis_script.look(order, limits, 0, START_MS)), limits).epoch
+    script.step(redis_script.load(limits.accounts[0], 0, 1, (), epoch=epoch, at_ms=START_MS))
+    twin.load(limits.accounts[0], 0, 1, (), START_MS)
+
+    for _ in range(2):
+        ours = twin.admit(order, limits, START_MS)
+        words = redis_script.admit(order, limits, (LEASE_MS, HOLD_MS, 0), START_MS)
+        theirs = redis_script.verdict_of(script.step(words), limits)
+        assert (ours.step, ours.standing, ours.money) == (theirs.step, theirs.standing, theirs.money)
+        open_ = theirs.open_of(order, limits)
+        spent = Spent(most - 2, 0, most - 5)
+        script.step(redis_script.settle(open_, spent, START_MS))
+        twin.settle(open_, spent, START_MS)
+        order = Order(mine, "r2", tokens=1, nano_usd=Draw(3, 3))
+
+    assert theirs.standing.tallies[0].used == most - 4
+    script.close()
