@@ -298,6 +298,36 @@ async def test_entries_that_are_no_text(house: House) -> None:
     assert list(house.redis.keys()) == [new_name]
 
 
+@pytest.mark.parametrize("is_dead", [False, True])
+async def test_entries_that_are_no_records(house: House, is_dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, they are put aside as they are, and what stands behind them is carried."""
+    monkeypatch.setattr(streams, "MOST", 3)
+    client = Client.from_url(house.redis.url)
+    strange = [{b"mine": b"%d" % number} for number in range(7)] + [{b"r": b"\xc1"}]
+    keeper, other = house.keeper("one"), house.keeper("other")
+    if not is_dead:
+        keeper.start()
+    for fields in strange:
+        client.xadd("anoman:journal:one", fields)
+    await leave(keeper) if is_dead else await keeper.admit(admission("r1"))
+    if is_dead:
+        client.delete("anoman:journal:one:lease")
+    else:
+        keeper.record(ended("r1"))
+
+    other.start()
+    await house.shelf.has(1)
+    await other.close(SOON_S)
+    if not is_dead:
+        await keeper.close(SOON_S)
+    kept = [fields for name in client.keys("anoman:aside:*") for _, fields in client.xrange(name)]
+    client.close()
+
+    assert sorted(map(repr, kept)) == sorted(map(repr, strange))
+    assert {name.partition("~")[0] for name, _ in house.displaced} == {"anoman:journal:one"}
+    assert (list(house.shelf.entries), house.crashes) == (["r1"], [])
+
+
 async def test_a_flush_before_the_database_has_it(house: House) -> None:
     """Ends of a process that lives are written again, and counted once."""
     keeper = house.keeper("one")

@@ -67,7 +67,7 @@ async def ends_in_streams(store: StreamStore) -> dict[str, int]:
 def _decoded(payload: bytes) -> Record | None:
     try:
         return decode(payload)
-    except msgspec.DecodeError:  # it is buried by whoever carries it into the database
+    except msgspec.DecodeError:  # it is put aside by whoever empties the journal
         return None
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -72,6 +73,18 @@ for _, entry in ipairs(ARGV) do
 end
 return moved
 """
+# So does one of a journal that is no record, under its own number.
+_RECORDS_ASIDE = """
+local moved = 0
+for _, number in ipairs(ARGV) do
+  local found = redis.call('XRANGE', KEYS[1], number, number)[1]
+  if found then
+    redis.call('XADD', KEYS[2], number, unpack(found[2], 1, math.min(#found[2], 4000)))
+    moved = moved + redis.call('XDEL', KEYS[1], number)
+  end
+end
+return moved
+"""
 _ENTRIES_AT_ONCE = 1_000  # words of a script: Lua's stack takes 8,000 (LUAI_MAXCSTACK)
 
 Id = bytes
@@ -111,9 +124,9 @@ class StreamStore:
         )  # fmt: skip
 
     async def read(self, name: str, after: Id, most: int) -> list[tuple[Id, bytes]]:
-        """The records behind *after* (b"0" for all), *most* at the most."""
+        """The entries behind *after* (b"0" for all), *most* at the most: the records, and b"" for what has none."""
         found = await self._run(self._client.xrange(journal_key(name), min=b"(" + after, max=b"+", count=most))
-        return [(Id(number), cast("bytes", fields[FIELD])) for number, fields in found if FIELD in fields]
+        return [(Id(number), cast("bytes", fields.get(FIELD, b""))) for number, fields in found]
 
     async def names(self) -> list[str]:
         """All processes that have a journal."""
@@ -159,6 +172,13 @@ class StreamStore:
         script, keys = aside(name)
         found = [moved.decode() for moved in await self._run(self._client.eval(script, len(keys), *keys))]
         return list(zip(found[::2], found[1::2], strict=True))
+
+    async def put_records_aside(self, name: str, numbers: Sequence[Id]) -> list[tuple[str, str]]:
+        """As `put_aside`, of entries of the journal *name* that are no records."""
+        key = journal_key(name)
+        new_name = _aside_name(key)
+        moved = await self._run(self._client.eval(_RECORDS_ASIDE, 2, key, new_name, *numbers))
+        return [(key, new_name)] if moved else []
 
     async def hold(self, name: str, taker: str) -> None:
         """Keep a journal that was taken."""

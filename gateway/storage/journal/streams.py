@@ -352,7 +352,7 @@ class StreamKeeper(Backlog):
         if _order(self._newest) < _order(self._read_to):
             self._read_to = _FIRST  # it is another stream, begun by a clock that is behind
         while found := await self._store.read(rules.name, self._read_to, MOST):
-            entries = [Entry(receipt, rules.writer) for receipt in _ends(found)]
+            entries = [Entry(receipt, rules.writer) for receipt in await self._ends(rules.name, found)]
             self._oldest_ms = entries[0].receipt.settled_ms if entries else None
             await self._carrier.carry(entries)
             self._counters.written([entry.receipt.request_id for entry in entries])
@@ -384,6 +384,21 @@ class StreamKeeper(Backlog):
         suspects.clear()
         suspects |= unheld
 
+    async def _records(self, name: str, found: Sequence[tuple[Id, bytes]]) -> list[Record]:
+        """The records that *found* are, of the journal *name*; what is none that this version knows is put aside."""
+        records, others = list[Record](), list[Id]()
+        for number, payload in found:
+            try:
+                records.append(decode(payload))
+            except msgspec.DecodeError:
+                others.append(number)
+        if others:
+            self._tell_displaced(await self._store.put_records_aside(name, others))
+        return records
+
+    async def _ends(self, name: str, found: Sequence[tuple[Id, bytes]]) -> list[Receipt]:
+        return [record.receipt for record in await self._records(name, found) if isinstance(record, Settled)]
+
     def _tell_displaced(self, moved: list[tuple[str, str]]) -> None:
         for old_name, new_name in moved:
             self._stream_reports.displaced(old_name, new_name)
@@ -402,7 +417,7 @@ class StreamKeeper(Backlog):
                 self._counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
             held, ended, at = await still_held(self._counters, writer, book.knows), 0, _FIRST
             while found := await self._store.read(name, at, MOST):
-                entries = [Entry(receipt, writer) for receipt in _ends(found)]
+                entries = [Entry(receipt, writer) for receipt in await self._ends(name, found)]
                 for entry in entries:
                     if entry.receipt.request_id in held:
                         self._counters.settle(entry.receipt.request_id, spent_of(entry.receipt))
@@ -428,7 +443,8 @@ class StreamKeeper(Backlog):
         book, recent, at = Book(), list[Receipt](), _FIRST
         since_ms = (self._epoch_s() - RESETTLE_S) * 1000
         while found := await self._store.read(name, at, MOST):
-            ended = [receipt for record in _records(found) if (receipt := book.take(record)) is not None]
+            records = await self._records(name, found)
+            ended = [receipt for record in records if (receipt := book.take(record)) is not None]
             recent += [receipt for receipt in ended if receipt.settled_ms >= since_ms]
             at = found[-1][0]
         places = await self._store.places(name)
@@ -452,19 +468,6 @@ async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
         for task in left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=STOP_S)
-
-
-def _records(found: list[tuple[Id, bytes]]) -> list[Record]:
-    """Those that this version knows."""
-    records = []
-    for _, payload in found:
-        with suppress(msgspec.DecodeError):
-            records.append(decode(payload))
-    return records
-
-
-def _ends(found: list[tuple[Id, bytes]]) -> list[Receipt]:
-    return [record.receipt for record in _records(found) if isinstance(record, Settled)]
 
 
 def _order(number: Id) -> tuple[int, int]:
