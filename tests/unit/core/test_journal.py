@@ -115,6 +115,21 @@ def test_reconciling_names() -> None:
     assert (receipt.user, receipt.session_id, receipt.agent_id) == ("u", "s", "a")
 
 
+@pytest.mark.parametrize(
+    ("progress", "status"),
+    [
+        (None, 0),
+        (Progress((1,)), 0),
+        (Progress((1,), 4), 200),
+        (Progress((1,), 0, Usage(20, 6), "provider_final", "completed"), 200),
+        (Progress((1,), 0, Usage(20), "estimated", "cancelled"), 0),
+    ],
+)
+def test_reconciling_statuses(progress: Progress | None, status: int) -> None:
+    """The 200 is known of an answer that had come, or had begun to; of all others no status is."""
+    assert reconciled(progress).status == status
+
+
 def test_nobody_knows_how_long_it_took() -> None:
     """Of a call whose process was killed the spans are unknown, and not nothing."""
     receipt = reconciled(Progress((1,), 4))
@@ -132,6 +147,24 @@ def test_broken_streams_may_be_waived() -> None:
 
     assert (charge.cost_nano_usd, charge.weighted_tokens, charge.completion_tokens) == (0, 0, 4)
     assert cost.cost_nano_usd == 23_000
+
+
+@given(st.permutations([Admitted(admission()), Opened("r1", 0, 1), Opened("r1", 1, 0)] * 2))
+def test_what_is_open(records: list[Record]) -> None:
+    """Whichever record comes first, and however often: what was sent of a call is known, and is nothing once it has
+    ended."""
+    book = Book()
+    before = book.knows("r1")
+
+    for record in records:
+        book.take(record)
+    sent, known = {name: case.sent for name, case in book.open.items()}, book.knows("r1")
+    ends = [book.take(Settled(ended())) for _ in range(2)]
+    for record in records:
+        book.take(record)
+
+    assert (before, sent, known) == (False, {"r1": {0: 1, 1: 0}}, True)
+    assert (ends, book.open, book.knows("r1")) == ([ended(), None], {}, True)
 
 
 # -- any history, against a reference --
