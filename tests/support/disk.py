@@ -9,12 +9,13 @@ from pathlib import Path
 
 
 @contextmanager
-def full_disk(path: Path) -> Iterator[None]:
-    """No file of this process may be longer than what is in the newest segment: the kernel refuses as it does on a full
-    disk, with another number."""
+def full_disk(path: Path, *, room: int | None = None) -> Iterator[None]:
+    """No file of this process may be longer than *room*, or than what is in the newest segment: the kernel refuses as
+    it does on a full disk, with another number."""
     newest = max(path.glob("*.log"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(newest.read_bytes().rstrip(b"\0")), hard))
+    limit = len(newest.read_bytes().rstrip(b"\0")) if room is None else room
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
         yield
     finally:

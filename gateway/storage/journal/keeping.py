@@ -109,7 +109,9 @@ class SpoolKeeper(Backlog):
         self._unread: set[Path] = set()  # journals that could not be read, as far as it was told
         self._counted: set[Path] = set()  # those that are being taken over, once counters know of them
         home = make_home(rules.root, rules.name, rules.writer)
-        self.spool = Spool(home, reports, self._news.set, fsync=rules.fsync, segment_bytes=rules.segment_bytes)
+        self.spool = Spool(
+            home, reports, self._news.set, dropped=self._drop, fsync=rules.fsync, segment_bytes=rules.segment_bytes
+        )
         self._in_hand: Ends | None = None  # on their way into the database
         self._carried_to = BEGINNING
 
@@ -121,6 +123,9 @@ class SpoolKeeper(Backlog):
         """See the port."""
         self._ended += 1
         self.spool.record(receipt)
+
+    def _drop(self, count: int) -> None:
+        self._ended -= count
 
     def start(self) -> None:
         """Begin to empty journals."""

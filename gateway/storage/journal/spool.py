@@ -5,9 +5,10 @@ An exchange waits until its admission is on the disk. Its end is written soon af
 its slot, where it outlives the process.
 
 When the disk fails, nobody is let in any more (`StoreUnavailable`); what has begun goes on, and its ends are kept in
-memory until they can be written. After a failure a new file is begun: what a disk has of one that it failed to write
-is not known, and it may claim to have written it the next time. So it is when somebody takes the files away: what the
-database does not have of the newest one can be read for as long as it is open, and is written again.
+memory until they can be written; those of calls that were refused, which cost nothing, are dropped: an outage may have
+any number of them. After a failure a new file is begun: what a disk has of one that it failed to write is not known,
+and it may claim to have written it the next time. So it is when somebody takes the files away: what the database does
+not have of the newest one can be read for as long as it is open, and is written again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
@@ -89,6 +91,7 @@ class Spool:
     Args:
         home: Its own; the caller releases it.
         wrote: Called when more of the journal is on the disk.
+        dropped: Called with how many ends were not kept for a disk that fails.
         fsync: Whether admissions wait for the disk, or only until they outlive this process.
 
     Raises:
@@ -101,6 +104,7 @@ class Spool:
         reports: Reports,
         wrote: Callable[[], None],
         *,
+        dropped: Callable[[int], None] = lambda count: None,
         fsync: bool = True,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
@@ -108,6 +112,7 @@ class Spool:
         self._loop = asyncio.get_running_loop()
         self._reports = reports
         self._wrote = wrote
+        self._dropped = dropped
         self._slots = Slots(home.path)
         self._held: dict[str, Slot] = {}
         self._later: list[Record] = []
@@ -314,6 +319,7 @@ class Spool:
             self._unwritten += batch.slots
         if error is not None:
             self._ends = None  # they are written some time, and who knows with what
+            self._dropped(sum(_is_spare(record) for batch in batches for record in batch.records))
             self._fail(error)
             return
         self._keep_at_hand(batches)
@@ -407,7 +413,7 @@ class _Writer:
 
     def _keep(self, records: list[Record]) -> None:
         for record in records:
-            if isinstance(record, Settled):
+            if isinstance(record, Settled) and not _is_spare(record):
                 self._kept.append(frame(encode(record)))
             elif isinstance(record, Admitted):
                 self._open.pop(record.admission.request_id, None)
@@ -428,8 +434,13 @@ class _Writer:
 
     def _append(self, data: bytes) -> None:
         offset = self.written.offset
-        self._take_room(self._file, offset + len(data))
-        _write_all(self._file, data, offset)
+        try:
+            self._take_room(self._file, offset + len(data))
+            _write_all(self._file, data, offset)
+        except OSError:
+            with suppress(OSError):  # else a part of a record stays, which looks like damage with a file behind it
+                os.ftruncate(self._file, offset)
+            raise
         self.written = Position(self._number, offset + len(data))
 
     def _begin_segment(self, more: bytes = b"") -> None:
@@ -468,6 +479,11 @@ class _Writer:
         except OSError:  # a disk that cannot do that, or is nearly full: writing says what is wrong, if anything is
             room = sys.maxsize
         self._room = room
+
+
+def _is_spare(record: Record) -> bool:
+    """Whether it is the end of what cost nothing and left nothing behind."""
+    return isinstance(record, Settled) and record.receipt.booking is None
 
 
 def _write_all(file: int, data: bytes, offset: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
@@ -612,6 +613,34 @@ async def test_ends_that_a_disk_did_not_take(house: House) -> None:
     await keeper.close(SOON_S)
 
     assert sorted(house.shelf.entries) == ["r1", "r2", "r4"]
+    assert house.log == [("failed",)]
+
+
+async def test_refusals_of_an_outage(house: House) -> None:
+    """
+    What is refused for the disk does not pile up until nothing of it has room any more: calls pass again as soon as
+    one could, with the ends of those that cost something; and a disk that was full is no damage (D6).
+    """
+    keeper = house.keeper()
+    keeper.start()
+    await serve(keeper, "r1")
+    await keeper.admit(admission("r2"))
+
+    with full_disk(keeper.spool.home.path, room=100):
+        for number in range(200):
+            with pytest.raises(StoreUnavailable):
+                await keeper.admit(admission(f"no{number}"))
+            keeper.record(replace(ended(f"no{number}"), booking=None))
+        keeper.record(ended("r2"))
+        with pytest.raises(StoreUnavailable):
+            await keeper.admit(admission("no"))
+    with full_disk(keeper.spool.home.path, room=20_000):
+        await serve(keeper, "r3")
+    await house.shelf.has(3)
+    await keeper.close(SOON_S)
+
+    assert sorted(house.shelf.entries) == ["r1", "r2", "r3"]
+    assert keeper.backlog == 0
     assert house.log == [("failed",)]
 
 
