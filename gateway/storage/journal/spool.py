@@ -152,7 +152,7 @@ class Spool:
 
     def resume(self, position: Position) -> None:
         """Everything before *position* has been read; if that is all, what follows is kept at hand."""
-        if self._ends is None and position == self._told:
+        if self._ends is None and position >= self._told:
             self._ends = Ends([], position)
 
     def look_after(self) -> None:
@@ -341,7 +341,7 @@ class Spool:
 
     def _keep_at_hand(self, batches: list[_Batch]) -> None:
         ends = self._ends
-        if ends is None:
+        if ends is None or self._told <= ends.up_to:  # read already, before it was told of
             return
         ends.up_to = self._told
         ends.receipts += [
