@@ -64,6 +64,11 @@ class WorstCase(Struct, frozen=True):
             tokens = tokens * weight.denominator // max(1, weight.numerator)
         return tokens - self.prompt
 
+    @property
+    def overrun(self) -> int:
+        """The tokens of an answer whose provider does not keep to its bound: our count may be a third too high."""
+        return 2 * self.answer + self.margin
+
     def stop_at(self, tokens: int) -> int | None:
         """The tokens of the answer at which it is to be stopped so that it has at most so many; None for not at all."""
         return None if tokens >= self.answer else max(0, tokens - self.margin)

@@ -314,6 +314,33 @@ async def test_a_second_bound_does_not_open_a_budget(tmp_path: Path) -> None:
         assert Decimal(receipt["cost_usd"]) <= Decimal("0.005")
 
 
+@pytest.mark.parametrize("model", STREAMS)
+async def test_a_provider_that_does_not_keep_to_the_bound(tmp_path: Path, model: str) -> None:
+    """A stream whose whole answer is held is stopped where it goes on all the same; a little more does no harm."""
+    path, script = STREAMS[model]
+    async with scene(tmp_path, {"budget_usd": "5"}) as it:
+        it.provider.script(model, script)
+        body = (chat if path == CHAT else messages)(model, max_tokens=100)
+
+        reply = await it.client.request("POST", path, body)
+        receipt = await it.receipt()
+
+        assert b"stopped before it passes twice the length that it was to have at most." in reply.body
+        assert (receipt["outcome"], receipt["error_code"]) == ("interrupted", "budget_exceeded")
+        assert 100 < receipt["completion_tokens"] <= 216
+
+
+async def test_an_answer_somewhat_beyond_its_bound(tmp_path: Path) -> None:
+    """A provider's count is not ours: an answer that is half as long again by ours is whole."""
+    async with scene(tmp_path, {"budget_usd": "5"}) as it:
+        it.provider.script("m", [head(), R(), repeat(T(" word"), times=150), FIN("length"), U(9, 100), DONE])
+
+        reply = await it.client.request("POST", CHAT, chat("m", max_tokens=100))
+        receipt = await it.receipt()
+
+        assert (reply.status, receipt["outcome"]) == (200, "completed")
+
+
 DRAIN = {"on_cancel": "drain", "drain_max_s": 30, "drain_max_tokens": 100_000}
 
 
