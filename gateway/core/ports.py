@@ -81,14 +81,31 @@ class Admitted(Struct, frozen=True, gc=False):
 Met = Literal["rpm", "tpm", "inflight", "budget", "allowance", "blind"]
 
 
+class Left(Struct, frozen=True, gc=False):
+    """
+    What is neither spent nor held of a budget (nano-USD) or an allowance (weighted tokens).
+
+    Attributes:
+        limit: In words, such as `0.50 USD per month for this key`; all of it.
+        amount: Of all of it, or of this process's part (`is_part`).
+        held: What calls under way hold of the same.
+    """
+
+    limit: str
+    met: Literal["budget", "allowance"]
+    amount: int
+    held: int = 0
+    is_part: bool = False
+
+
 class Refused(Struct, frozen=True, gc=False):
     """The key is over a limit, or its limits cannot be told; nothing is held.
 
     Attributes:
-        limit: The one that was met, for the message, such as `3 requests per minute` or `0.50 USD per month`.
+        limit: The one that was met, for the message, such as `3 requests per minute`; "" for budgets and allowances.
         met: The same as a word of ours.
-        left: What is neither spent nor held of a budget (nano-USD) or an allowance (weighted tokens) that was met, or
-            of this process's part of it; `held` what calls under way hold of it.
+        lefts: Of every budget and allowance that bounds the call and whose spending is known, in case one has less
+            left than the call takes; which one that is follows from what the call may come to.
     """
 
     kind: ErrorKind
@@ -96,8 +113,7 @@ class Refused(Struct, frozen=True, gc=False):
     limits: Limits
     limit: str = ""
     met: Met = "blind"
-    left: int = 0
-    held: int = 0
+    lefts: tuple[Left, ...] = ()
 
     def as_error(self) -> GatewayError:
         """The error, whose message says which limit was met and how long to wait, in seconds as `retry-after` has."""

@@ -122,11 +122,12 @@ class Admission:
         step, retry_ms = _met(order, limits, view, now_ms)
         if step != "admitted":
             return Verdict(step, now_ms, self.epoch, view.standing, retry_ms)
-        money, weighted, short = _granted(order, limits, view.tallies)
-        if short is not None:
-            return Verdict("account", now_ms, self.epoch, view.standing, place=short)
+        granted = _granted(order, limits, view.tallies)
+        if granted is None:
+            return Verdict("account", now_ms, self.epoch, view.standing)
         if not all(one.is_loaded for one in view.tallies):
             return Verdict("load", now_ms, self.epoch, view.standing)
+        money, weighted = granted
         self._take(order, limits, view, money, weighted)
         self._forget(now_ms)
         return Verdict("admitted", now_ms, self.epoch, view.standing, money=money, weighted=weighted)
@@ -376,19 +377,19 @@ def _met(order: Order, limits: Entitlement, view: _View, now_ms: int) -> tuple[S
     return "admitted", 0
 
 
-def _granted(order: Order, limits: Entitlement, tallies: list[Tally]) -> tuple[int, int, int | None]:
+def _granted(order: Order, limits: Entitlement, tallies: list[Tally]) -> tuple[int, int] | None:
     """
     The money and the weighted tokens that *order* may hold: what it needs, or what is left if that is enough for it to
-    begin with; and the place of the account that has less, if one has. Those that are not loaded are passed over: for
-    who is refused by another nothing is loaded, however many sessions it names.
+    begin with; None where an account has less. Those that are not loaded are passed over: for who is refused by another
+    nothing is loaded, however many sessions it names.
     """
     granted = {True: order.nano_usd.need, False: order.weighted.need}
-    for place, (account, one) in enumerate(zip(limits.accounts, tallies, strict=True)):
+    for account, one in zip(limits.accounts, tallies, strict=True):
         draw = account.draw_of(order)
         left = account.limit - one.used - one.held
         if draw.need == 0 or left >= draw.need or not one.is_loaded:
             continue
         if left < max(1, draw.floor):
-            return 0, 0, place
+            return None
         granted[account.is_money] = min(granted[account.is_money], left)
-    return granted[True], granted[False], None
+    return granted[True], granted[False]

@@ -14,7 +14,7 @@ from gateway.core.errors import (
 )
 from gateway.core.exchange import Limits
 from gateway.core.money import format_nano, per_million
-from gateway.core.ports import Admitted, Met, Refused
+from gateway.core.ports import Admitted, Left, Met, Refused
 from gateway.policy.entitlement import Account, Entitlement
 from gateway.policy.periods import end_ms
 from gateway.policy.rates import MINUTE_MS
@@ -34,13 +34,26 @@ def answer(verdict: Verdict, limits: Entitlement, whole: Entitlement) -> Admitte
         used_up = _used_up(verdict.standing, limits, whole)
         return Admitted(shown, verdict.at_ms / 1000, verdict.money, verdict.weighted, *used_up)
     if verdict.step == "account":
-        account, count = whole.accounts[verdict.place], verdict.standing.tallies[verdict.place]
-        met: Met = "budget" if account.is_money else "allowance"
-        left = max(0, count.left_of(limits.accounts[verdict.place]))
-        return Refused(BUDGET_EXCEEDED, None, shown, account.words, met, left, count.held)
+        return Refused(BUDGET_EXCEEDED, None, shown, met="budget", lefts=_lefts(verdict.standing, limits, whole))
     kind, words, met = _met(verdict.step, whole)
     retry_s = verdict.retry_ms / 1000 if verdict.retry_ms else None
     return Refused(kind, retry_s if retry_s is not None else kind.retry_after_s, shown, words, met)
+
+
+def _lefts(standing: Standing, limits: Entitlement, whole: Entitlement) -> tuple[Left, ...]:
+    """What is left of every account that must not be passed and is loaded."""
+    counted = zip(limits.accounts, whole.accounts, standing.tallies, strict=True)
+    return tuple([
+        Left(
+            told.words,
+            "budget" if mine.is_money else "allowance",
+            max(0, count.left_of(mine)),
+            count.held,
+            is_part=mine.limit < told.limit,
+        )
+        for mine, told, count in counted
+        if mine.is_hard and count.is_loaded
+    ])  # fmt: skip
 
 
 def limits_of(

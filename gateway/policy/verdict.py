@@ -75,7 +75,6 @@ class Verdict(Struct, frozen=True, gc=False):
         epoch: Of the counters: another one means that they were lost and made anew since.
         retry_ms: Until the minute ends that refused, or until the counters may be asked again.
         money: Nano-USD that are held of every budget; `weighted` of the allowance.
-        place: The account that refused, by its place in the entitlement.
     """
 
     step: Step
@@ -85,7 +84,6 @@ class Verdict(Struct, frozen=True, gc=False):
     retry_ms: int = 0
     money: int = 0
     weighted: int = 0
-    place: int = 0
 
     def open_of(self, order: Order, limits: Entitlement) -> Open:
         """What is to be remembered of *order*, which it admits."""

@@ -292,7 +292,7 @@ local function admit()
   local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
   local looks = STEP == 'look'
   if #ARGV > 18 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
-    return {'wait', now, epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0, 0}
+    return {'wait', now, epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0}
   end
 
   local rate, tokens, running, key, f = nil, nil, 0, nil, nil
@@ -311,10 +311,10 @@ local function admit()
     accounts[#accounts + 1] = one
   end
 
-  local function reply(step, retry_ms, money, weighted, place)
+  local function reply(step, retry_ms, money, weighted)
     local out = {
       step, now, epoch, rate and rate.used or 0, rate and rate.credits or 0, rate and rate.opened or 0,
-      tokens and tokens.used or 0, running, retry_ms or 0, money or 0, weighted or 0, place or 0,
+      tokens and tokens.used or 0, running, retry_ms or 0, money or 0, weighted or 0,
     }
     for _, one in ipairs(accounts) do
       out[#out + 1] = one.used
@@ -342,11 +342,11 @@ local function admit()
   end
   if inflight >= 0 and running >= inflight then return reply('inflight') end
   local granted = {['1'] = need['1'], ['0'] = need['0']}
-  for place, one in ipairs(accounts) do
+  for _, one in ipairs(accounts) do
     if one.loaded and one.hard and need[one.money] > 0 then
       local left = one.limit - one.used - one.held
       if left < need[one.money] then
-        if left < max(1, least[one.money]) then return reply('account', 0, 0, 0, place - 1) end
+        if left < max(1, least[one.money]) then return reply('account') end
         granted[one.money] = min(granted[one.money], left)
       end
     end

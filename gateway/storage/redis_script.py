@@ -20,7 +20,7 @@ NONE = -1
 # That one step names: 7 ms of a busy Redis (measured). Lua's stack takes 8,000 words (LUAI_MAXCSTACK).
 IDS_AT_ONCE = 2_000
 
-_STANDS = 12  # members of the reply before those of accounts
+_STANDS = 11  # members of the reply before those of accounts
 _EACH = 4
 
 
@@ -79,7 +79,7 @@ def _asked(order: Order, limits: Entitlement, owner: str) -> list[Word]:
 
 def verdict_of(reply: list[Any], limits: Entitlement) -> Verdict:
     """What an admission, or a look, came to."""
-    step, at_ms, epoch, used, credits, opened_ms, tokens, running, retry_ms, money, weighted, place = reply[:_STANDS]
+    step, at_ms, epoch, used, credits, opened_ms, tokens, running, retry_ms, money, weighted = reply[:_STANDS]
     counts, at = [], _STANDS
     if step != "wait":
         for _ in limits.accounts:
@@ -88,7 +88,7 @@ def verdict_of(reply: list[Any], limits: Entitlement) -> Verdict:
             at += _EACH
     tokens_opened_ms = int(reply[at]) if len(reply) > at else 0
     standing = Standing(used, credits, int(opened_ms), int(tokens), tokens_opened_ms, running, tuple(counts))
-    return Verdict(step, int(at_ms), int(epoch), standing, retry_ms, int(money), int(weighted), place)
+    return Verdict(step, int(at_ms), int(epoch), standing, retry_ms, int(money), int(weighted))
 
 
 def settle(open_: Open, spent: Spent, at_ms: int = 0) -> list[Word]:

@@ -102,8 +102,7 @@ class Twins(RuleBasedStateMachine):
     def _same(self, ours: Verdict, theirs: Verdict) -> None:
         assert self.epochs.setdefault(theirs.epoch, ours.epoch) == ours.epoch
         assert ours == Verdict(
-            theirs.step, theirs.at_ms, ours.epoch, theirs.standing, theirs.retry_ms, theirs.money, theirs.weighted,
-            theirs.place,
+            theirs.step, theirs.at_ms, ours.epoch, theirs.standing, theirs.retry_ms, theirs.money, theirs.weighted
         )  # fmt: skip
 
     def _theirs(self, open_: Open) -> Open:

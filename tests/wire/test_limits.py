@@ -82,8 +82,10 @@ SHORT = (
 
 
 async def test_a_refusal_says_which_answer_fits(tmp_path: Path) -> None:
-    """What a 402 says would fit does, to the token, whatever the member is called; one more is refused again."""
-    async with scene(tmp_path, {"budget_usd": "0.0004"}) as it:
+    """What a 402 says would fit does, to the token, whatever the member is called and however many budgets are short;
+    one more is refused again."""
+    short = {"budget_usd": "0.0005", "budgets": [{"scope": "tenant", "period": "day", "usd": "0.0004"}]}
+    async with scene(tmp_path, short) as it:
         refused = await it.ask(n=2)
         error = refused.json["error"]
         fits = int(error["message"].rsplit(" ", 1)[1][:-1])

@@ -22,7 +22,7 @@ from gateway.dialects.answer_length import answer_bound, answers_asked, bound_na
 from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.prompt_tokens import prompt_tokens_steps
 from gateway.pipeline.services import Clock
-from gateway.policy.shortage import shortage
+from gateway.policy.shortage import shortage, tightest
 from gateway.policy.worst_case import ANSWERED, WorstCase, worst_case
 from gateway.providers.families import family_of
 
@@ -150,9 +150,11 @@ class Admit:
         if isinstance(verdict, Admitted):
             self._decided("admitted")
             return verdict
+        if case is not None and verdict.lefts:
+            left = tightest(verdict.lefts, case)
+            self._decided(left.met)
+            raise shortage(left, case, bound_name(call))
         self._decided(verdict.met)
-        if case is not None and verdict.met in ("budget", "allowance"):
-            raise shortage(verdict, case, bound_name(call))
         raise verdict.as_error()
 
 

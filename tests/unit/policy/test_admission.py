@@ -63,7 +63,7 @@ def test_what_is_held_takes_room_until_it_is_settled() -> None:
     (_, first), _, (third, _) = desk.admit(POOR, 40), desk.admit(POOR, 40), desk.admit(POOR, 40)
     desk.settle(first, 10)
 
-    assert (third.step, third.place, desk.stands(POOR)) == ("account", 0, (10, 40))
+    assert (third.step, desk.stands(POOR)) == ("account", (10, 40))
     assert desk.admit(POOR, 40)[0].step == "admitted"
 
 
@@ -140,7 +140,7 @@ def test_all_or_nothing() -> None:
     verdict, _ = desk.admit(mine, 40, tokens=10)
 
     standing = desk.machine.standing(desk.limits.of(mine, None), desk.now_ms)
-    assert (verdict.step, verdict.place) == ("account", 1)
+    assert verdict.step == "account"
     assert (standing.used, standing.tokens_used, standing.running) == (0, 0, 0)
     assert [(count.used, count.held) for count in standing.tallies] == [(0, 0), (0, 0)]
 
@@ -312,9 +312,9 @@ def test_scopes_share_their_counters() -> None:
     desk = Desk()
 
     assert desk.admit(one, 30, session_id="s")[0].step == "admitted"
-    assert desk.admit(two, 1, session_id="s")[0].place == 1
+    assert desk.admit(two, 1, session_id="s")[0].step == "account"
     assert desk.admit(two, 20, session_id="t")[0].step == "admitted"
-    assert desk.admit(two, 1)[0].place == 0
+    assert desk.admit(two, 1)[0].step == "account"
 
 
 def test_parts_are_never_more_than_the_whole() -> None:
