@@ -203,7 +203,7 @@ class StreamRelay:
                 if self._exchange.first_token_s is None and lane.talking:
                     self._exchange.first_token_s = now_s
                 if gauge is not None and gauge.is_over(lane):
-                    # these frames are not sent: they would pass the budget
+                    sink.write(out)  # it is counted, so it is the client's; the margin is for this
                     raise UpstreamFailed(budget_reached(self._exchange.stop_limit))
             if out:
                 watch.written_s = now_s
