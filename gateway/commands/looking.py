@@ -52,12 +52,17 @@ def _read_only(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def look_into(storage: StorageSettings, work: Callable[[Patient], Awaitable[T]]) -> T:
-    """What *work* gives with the database of *storage*; what is wrong with that ends the command in a line."""
-    url = storage.database_url
+def need_database(url: str) -> None:
+    """End the command where *url* is of a file that is not there: a look does not make one."""
     where = make_url(url)
     if where.get_backend_name() == "sqlite" and not Path(where.database or "").is_file():
         fail(f"There is no database yet: {where.database}. It is made when the gateway first serves.")
+
+
+def look_into(storage: StorageSettings, work: Callable[[Patient], Awaitable[T]]) -> T:
+    """What *work* gives with the database of *storage*; what is wrong with that ends the command in a line."""
+    url = storage.database_url
+    need_database(url)
 
     async def run() -> T:
         database = Patient(url)

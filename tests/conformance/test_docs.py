@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -332,7 +333,18 @@ async def test_trying_out_limits(tmp_path: Path) -> None:
         again = await client.request("POST", "/v1/chat/completions", call)
         long = await client.request("POST", "/v1/chat/completions", call | {"max_tokens": 1000})
         silent = await client.request("POST", "/v1/chat/completions", {**call, "max_tokens": None})
+        limits = (await client.request("GET", "/anoman/v1/usage/limits")).json["data"]
+    (anew,) = re.findall(r"`(rm [^`]*)`", (ROOT / "README.md").read_text())
+    shell = await asyncio.create_subprocess_shell(anew, cwd=tmp_path)
+    ended = await shell.wait()
+    async with serving(DEMO, cwd=tmp_path) as demo:
+        client = Client(demo.port, [("authorization", f"Bearer {ADMIN_KEY}")])
+        usage = await client.request("GET", "/anoman/v1/usage")
 
+    assert {one["limit"]: one["max"] for one in limits if "usd" not in one["limit"]} == {
+        "requests_per_minute": 4, "burst_credits": 2, "tokens_per_minute": 4000, "requests_at_once": 2,
+    }  # fmt: skip
+    assert (ended, usage.json["total"]["requests"]) == (0, 0)
     assert [reply.status for reply in replies] == [200] * 6 + [429]
     assert [reply.headers.get("x-anoman-burst-active") for reply in replies[:6]] == [None] * 4 + ["true"] * 2
     assert again.status == 200
