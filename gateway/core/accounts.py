@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal
 
@@ -87,6 +87,21 @@ def beyond(tier: Tier, other: Tier) -> list[str]:
     if burst.capacity > most_burst.capacity or burst.refill_per_min > most_burst.refill_per_min:
         found.append("burst")
     return found
+
+
+def bounded(tier: Tier, most: Tier) -> Tier:
+    """*tier*, of what a key may have of its own (rpm, inflight, classes) no more than *most* has."""
+    classes = [one.classes for one in (tier, most) if one.classes is not None]
+    return replace(
+        tier,
+        rpm=_lower(tier.rpm, most.rpm),
+        inflight=_lower(tier.inflight, most.inflight),
+        classes=frozenset.intersection(*classes) if classes else None,
+    )
+
+
+def _lower(limit: int | None, other: int | None) -> int | None:
+    return min((each for each in (limit, other) if each is not None), default=None)
 
 
 INFERENCE: frozenset[Right] = frozenset({"inference"})

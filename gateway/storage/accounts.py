@@ -28,6 +28,7 @@ SHARED = (
 )  # fmt: skip
 
 _TOO_MUCH = "this is not within the tenant's tier; only a key with the right `operate` may give it"
+_NO_TIER = "this is not within the tenant's tier: name a tier of the key's own with it, which may be the same"
 
 
 class SqlAccounts:
@@ -173,15 +174,16 @@ class SqlAccounts:
         fields = {name: getattr(draft, name) for name in ("tenant", "name", "rights", *SHARED, "expires_ms")}
         check_fields(fields, now_ms)
         row = {
-            **columns_of(fields), "id": key_id, "digest": digest_of(text), "prefix": prefix, "last4": last4(text),
+            "id": key_id, "digest": digest_of(text), "prefix": prefix, "last4": last4(text),
             "created_ms": now_ms, "updated_ms": now_ms, "revoked_ms": None, "revoked_now": False, "rotated_from": None,
         }  # fmt: skip
 
         async def step(connection: AsyncConnection) -> KeyRecord:
-            await self._check(connection, actor, draft.tenant, {name: fields[name] for name in SHARED})
-            await connection.execute(insert(keys).values(row))
+            given = await _given(connection, actor, draft.tenant, fields)
+            await self._check(connection, actor, draft.tenant, {name: given[name] for name in SHARED})
+            await connection.execute(insert(keys).values(columns_of(given) | row))
             await write_audit(
-                connection, actor, "key.created", key_id, tenant=draft.tenant, at_ms=now_ms, details=fields
+                connection, actor, "key.created", key_id, tenant=draft.tenant, at_ms=now_ms, details=given
             )
             return await _key(connection, draft.tenant, key_id)
 
@@ -200,16 +202,17 @@ class SqlAccounts:
 
         async def step(connection: AsyncConnection) -> KeyRecord:
             found = await _living(connection, actor, key_id)
+            given = await _given(connection, actor, found.tenant, changes)
             shared = {name: getattr(found, name) for name in SHARED}
-            new = {name: value for name, value in changes.items() if name in SHARED}
+            new = {name: value for name, value in given.items() if name in SHARED}
             await self._check(connection, actor, found.tenant, shared | new, changed=frozenset(new))
             stamp = {"updated_ms": now_ms}
             await connection.execute(update(keys).where(_with_earlier(key_id)).values(columns_of(new) | stamp))
-            await connection.execute(update(keys).where(keys.c.id == key_id).values(columns_of(changes) | stamp))
-            if (ends_ms := changes.get("expires_ms")) is not None:  # no secret of a key outlives it
+            await connection.execute(update(keys).where(keys.c.id == key_id).values(columns_of(given) | stamp))
+            if (ends_ms := given.get("expires_ms")) is not None:  # no secret of a key outlives it
                 await _end_earlier(connection, key_id, ends_ms)
             await write_audit(
-                connection, actor, "key.updated", key_id, tenant=found.tenant, at_ms=now_ms, details=changes
+                connection, actor, "key.updated", key_id, tenant=found.tenant, at_ms=now_ms, details=given
             )
             return await _key(connection, found.tenant, key_id)
 
@@ -286,17 +289,28 @@ class SqlAccounts:
         """
         owner = await _tenant(connection, tenant)
         tier = await _tier_of(connection, self._terms(), fields["tier"] or owner.tier, fields["limits"])
-        if not actor.is_operator and changed & {"tier", "limits"}:
+        if changed & {"tier", "limits"} and not (actor.is_operator and fields["tier"]):
             own = await _tier_of(connection, self._terms(), owner.tier, {})
             more = beyond(own, tier) if fields["tier"] in (None, owner.tier) else ["tier"]
             if more:
-                raise BeyondRights([(more[0], _TOO_MUCH)])
+                raise BadTerms([(more[0], _NO_TIER)]) if actor.is_operator else BeyondRights([(more[0], _TOO_MUCH)])
         if "policy" in changed and fields["policy"] is not None:
             known = select(policies.c.name).where(
                 policies.c.name == fields["policy"], policies.c.tenant.in_(("", tenant))
             )
             if not await rows_of(connection, known.with_for_update(read=True)):  # see `_tier_of`
                 raise BadTerms([("policy", f"there is no policy {fields['policy']}")])
+
+
+async def _given(
+    connection: AsyncConnection, actor: Actor, tenant: str, fields: Mapping[str, Any]
+) -> Mapping[str, Any]:  # fmt: skip
+    """*fields* of a key of *tenant*, without a tier of its own where that is its tenant's, unless an operator gives it:
+    a manager would keep it when the tenant is put on another."""
+    if actor.is_operator or fields.get("tier") is None:
+        return fields
+    owner = await _tenant(connection, tenant)
+    return {**fields, "tier": None} if fields["tier"] == owner.tier else fields
 
 
 async def _end_earlier(connection: AsyncConnection, key_id: str, ends_ms: int) -> None:

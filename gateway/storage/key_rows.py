@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import RowMapping, Select, func, select
 
-from gateway.core.accounts import Budget, Key
+from gateway.core.accounts import Budget, Key, Tier, bounded
 from gateway.core.ports import Terms
 from gateway.storage.tables import keys, tenants, tiers
 
@@ -40,7 +40,7 @@ def key_of(row: RowMapping, terms: Terms) -> Key:
     return Key(
         id=row["rotated_from"] or row["id"],
         tenant=row["tenant"],
-        tier=terms.tier(row["tier"] or row["tenant_tier"], row["tier_limits"], row["limits"]),
+        tier=_tier_of(row, terms),
         residency=row["region_preference"],
         rights=frozenset(row["rights"]),
         models=None if row["models"] is None else tuple(row["models"]),
@@ -51,6 +51,16 @@ def key_of(row: RowMapping, terms: Terms) -> Key:
         log_bodies=row["log_bodies"],
         expires_s=None if expires_ms is None else expires_ms / 1000,
     )
+
+
+def _tier_of(row: RowMapping, terms: Terms) -> Tier:
+    """What the key may do: on its tenant's plan no more than that has now, which may have been more when the key was
+    made. Only operators give a key a plan of its own, which it keeps with whatever goes beyond it."""
+    name, limits = row["tier"] or row["tenant_tier"], row["tier_limits"]
+    tier = terms.tier(name, limits, row["limits"])
+    if row["tier"] is not None or not row["limits"]:
+        return tier
+    return bounded(tier, terms.tier(name, limits, {}))
 
 
 def budgets_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Budget, ...]:

@@ -445,6 +445,58 @@ async def test_more_than_the_tenant_has(bank: Bank, fields: dict[str, Any], fiel
     assert made.value.problems[0][0] == field
 
 
+@pytest.mark.parametrize("way", ["made", "changed"])
+@pytest.mark.parametrize(
+    ("fields", "rpm", "classes"),
+    [({"tier": "enterprise"}, 10, {"budget", "mid"}), ({"limits": {"rpm": 90_000}}, 10, {"budget", "mid"}),
+     ({"limits": {"inflight": 3, "classes": ["mid", "ultra"]}}, 10, {"mid"}), ({"limits": {"rpm": 9}}, 9, None)],
+)  # fmt: skip
+async def test_a_managers_key_on_a_smaller_plan(
+    bank: Bank, way: str, fields: dict[str, Any], rpm: int, classes: set[str] | None
+) -> None:
+    """What a manager gave of a plan that its tenant is no longer on is bounded by the one that it is on, and the key
+    goes with the tenant when that is put on another again."""
+    await bank.tenant(tier="enterprise")
+    made = await bank.make(actor=MANAGER, **(fields if way == "made" else {}))
+    if way == "changed":
+        await bank.accounts.update_key(MANAGER, made.key.id, fields)
+
+    await bank.accounts.update_tenant(CLI, "acme", {"tier": "small"})
+    after = await bank.find(made)
+    await bank.accounts.update_tenant(CLI, "acme", {"tier": "pro"})
+    again = await bank.find(made)
+
+    assert after is not None
+    assert (after.tier.rpm, after.tier.classes) == (rpm, classes or {"budget", "mid"})
+    assert again is not None
+    assert again.tier.name == "pro"
+
+
+async def test_an_operators_grant_stays(bank: Bank) -> None:
+    """What an operator gives beyond the tenant's plan goes with a plan of the key's own, whatever the tenant's is."""
+    await bank.tenant(tier="enterprise")
+    plan = await bank.make(tier="enterprise")
+    limits = await bank.make(tier="small", limits={"rpm": 500})
+
+    await bank.accounts.update_tenant(CLI, "acme", {"tier": "small"})
+    found = [await bank.find(plan), await bank.find(limits)]
+
+    assert [key and (key.tier.name, key.tier.rpm) for key in found] == [("enterprise", 100_000), ("small", 500)]
+
+
+async def test_an_operators_limits_without_a_plan(bank: Bank) -> None:
+    """Limits beyond the tenant's plan alone are not taken from an operator either: the plan would bound them."""
+    await bank.tenant()
+    made = await bank.make(tier="small", limits={"rpm": 11})
+
+    with pytest.raises(BadTerms, match="rpm: this is not within the tenant's tier: name a tier") as raised:
+        await bank.make(limits={"rpm": 11})
+    with pytest.raises(BadTerms):
+        await bank.accounts.update_key(CLI, made.key.id, {"tier": None})
+
+    assert not isinstance(raised.value, BeyondRights)
+
+
 @pytest.mark.parametrize("right", ["read", "manage", "operate"])
 async def test_operators_key_in_a_tenant(bank: Bank, right: Right) -> None:
     """Who manages a tenant cannot make an operator of itself by a new secret of an operator's key."""
