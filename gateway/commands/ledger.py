@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import msgspec
@@ -57,7 +58,10 @@ def ledger() -> None:
 def verify_books(*, repair: bool, as_json: bool, config: str | None) -> None:
     """Hold the ledger, traces, sessions and counters against each other; exit 1 unless nothing is wrong."""
     settings = load_or_exit(config)
-    findings, seen = look_into(settings.storage, lambda database: _verify(database, settings, repairs=repair))
+    mended: list[Counter] | None = [] if repair else None
+    findings, seen = look_into(settings.storage, lambda database: _verify(database, settings, mended))
+    for one in mended or ():
+        click.echo(msgspec.json.encode({"set": one.name, "was": one.used, "is": one.charged}) if as_json else _set(one))
     counts = {kind: sum(one.count for one in findings if one.kind == kind) for kind in KINDS}
     for finding in findings:
         if as_json:
@@ -73,8 +77,22 @@ def verify_books(*, repair: bool, as_json: bool, config: str | None) -> None:
     sys.exit(1 if any(counts.values()) else 0)
 
 
-async def _verify(database: Patient, settings: Settings, *, repairs: bool) -> tuple[list[Finding], int | None]:
-    """What is wrong, and how many counters were looked at."""
+def _set(counter: Counter) -> str:
+    """What was done to *counter*; amounts are nano-USD, or weighted tokens of an allowance."""
+    if counter.used is None:
+        return f"put aside {clean(counter.name)}, which was no number; it is loaded from the ledger anew"
+    return f"set {clean(counter.name)} {counter.used} -> {counter.charged}"
+
+
+async def _verify(
+    database: Patient, settings: Settings, mended: list[Counter] | None
+) -> tuple[list[Finding], int | None]:  # fmt: skip
+    """
+    What is wrong, and how many counters were looked at.
+
+    Args:
+        mended: Gets the counters that were set; None for a look that sets none.
+    """
     kept_since_ms = now_ms() - (settings.traces.retention_days - 1) * DAY_MS if settings.traces.retention_days else 0
 
     async def step(connection: AsyncConnection) -> list[Finding]:
@@ -87,7 +105,10 @@ async def _verify(database: Patient, settings: Settings, *, repairs: bool) -> tu
         link = await open_link(settings.storage.redis_url, lambda: None, timeout_s=REPLY_S)
         try:
             seen, differing = await check_counters(link, database.read, now_ms)
-            left = await _repair(link, database, settings, differing) if repairs and differing else differing
+            left = differing
+            if mended is not None and differing:
+                left = await _repair(link, database, settings, differing)
+                mended += [one for one in differing if one.name not in {other.name for other in left}]
         finally:
             link.close()
     except RedisFailed as exc:
@@ -179,13 +200,19 @@ def reconcile(
 
 def _read_or_exit(file: Path) -> Export:
     if file.stat().st_size > MAX_EXPORT_BYTES:
-        fail(f"{file} is larger than {MAX_EXPORT_BYTES >> 20} MiB; split it by days.")
+        _refuse(f"{file} is larger than {MAX_EXPORT_BYTES >> 20} MiB; split it by days.")
     try:
         return read_export(file.read_bytes())
     except BadExport as exc:
-        fail(f"{file} cannot be read. {exc}")
+        _refuse(f"{file} cannot be read. {exc}")
     except OSError as exc:
-        fail(f"{file} cannot be read: {exc.strerror}.")
+        _refuse(f"{file} cannot be read: {exc.strerror}.")
+
+
+def _refuse(message: str) -> NoReturn:
+    """End the process as for an argument that is none: 1 says that the books differ."""
+    click.echo(message, err=True)
+    sys.exit(2)
 
 
 def _tell(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -160,6 +161,10 @@ async def test_the_command(tabled: Database, url: str, redis: Redis, tmp_path: P
         "missing": 0, "extra": 0, "mismatch": len(accounts), "counters": len(accounts),
     }  # fmt: skip
     assert (repaired[0], good[0]) == (0, 0)
+    changes = json.loads(wrong[1].splitlines()[-2])["examples"]
+    assert sorted(repaired[1].splitlines()[:-1]) == sorted(
+        re.sub(r"(\S+) counts (\d+), charged (\d+)", r"set \1 \2 -> \3", text) for text in changes
+    )
     assert good[1] == f"missing/extra/mismatch = 0/0/0; {len(accounts)} counters in Redis looked at.\n"
 
 
