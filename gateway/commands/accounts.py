@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 
 from gateway.commands.configured import config_option, stored_or_exit
-from gateway.commands.looking import Patient, look_into
+from gateway.commands.looking import Patient, look_into, need_database
 from gateway.commands.options import BudgetType, MomentType
 from gateway.commands.reading import columns
 from gateway.commands.stored import fail, now_ms, with_accounts
@@ -93,7 +93,9 @@ def create_tenant(
 @_json
 def list_tenants(config: str | None, *, as_json: bool) -> None:
     """List all tenants."""
-    found = with_accounts(stored_or_exit(config), _all_tenants)
+    stored = stored_or_exit(config)
+    need_database(stored.storage.database_url)
+    found = with_accounts(stored, _all_tenants)
     for tenant in found:
         state = "disabled" if tenant.disabled_ms is not None else "active"
         _print(tenant_view(tenant)) if as_json else click.echo(
@@ -247,12 +249,16 @@ def _tell_secret(secret: Secret, done: str, *, as_json: bool) -> None:
 @_json
 def list_keys(config: str | None, *, tenant: str | None, as_json: bool) -> None:
     """List keys, newest first, without their secrets."""
-    found = with_accounts(stored_or_exit(config), lambda accounts: _all_keys(accounts, tenant))
+    stored = stored_or_exit(config)
+    need_database(stored.storage.database_url)
+    found = with_accounts(stored, lambda accounts: _all_keys(accounts, tenant))
     for line in [json.dumps(key_view(key)) for key in found] if as_json else _lines(found):
         click.echo(line)
 
 
 async def _all_keys(accounts: SqlAccounts, tenant: str | None) -> list[KeyRecord]:
+    if tenant is not None:
+        await accounts.tenant(tenant)  # raises where there is none
     found: list[KeyRecord] = []
     while page := await accounts.keys(tenant, (found[-1].created_ms, found[-1].id) if found else None, AT_ONCE):
         found += page

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.commands.configured import config_option, stored_or_exit
 from gateway.commands.looking import Patient, look_into
 from gateway.commands.options import MomentType
-from gateway.commands.stored import now_ms, with_database
+from gateway.commands.stored import fail, now_ms, with_database
 from gateway.commands.words import TextCommand, TextGroup
 from gateway.core.exchange import Outcome
 from gateway.core.money import format_nano
@@ -38,6 +38,7 @@ from gateway.loglines import clean
 from gateway.storage.database import first_line
 from gateway.storage.reading import SqlBooks
 from gateway.storage.reading_traces import TAIL_ROWS, rows_of, tail_statement
+from gateway.storage.reading_usage import unknown
 from gateway.storage.retention import erase
 from gateway.wire.headers import MAX_ID_CHARS, clean_text
 from gateway.wire.moments import MAX_MS, moment_text, read_moment
@@ -88,7 +89,11 @@ def usage(
     )  # fmt: skip
 
     async def work(database: Patient) -> UsageReport:
-        return await _whole(SqlBooks(database, now_ms), asked)
+        report = await _whole(SqlBooks(database, now_ms), asked)
+        if not report.groups:  # nothing was used, or a name is misspelt
+            given = {"tenant": tenant, "key": key}
+            await _need_known(database, {kind: name for kind, name in given.items() if name is not None})
+        return report
 
     report = look_into(stored_or_exit(config).storage, work)
     if as_csv:
@@ -101,6 +106,13 @@ def usage(
         total = Group(("total", *("" for _ in by[1:])), report.total)
         head, rows = usage_sheet(by, (*report.groups, total))
         click.echo(columns([head, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]))
+
+
+async def _need_known(database: Patient, named: dict[str, str]) -> None:
+    """End the command where the database has never heard of one of *named*."""
+    lacking = await database.read(lambda connection: unknown(connection, named))
+    if lacking:
+        fail("\n".join(f"There is no {kind} {named[kind]} in the database, and no call of one." for kind in lacking))
 
 
 async def _whole(books: SqlBooks, asked: UsageAsked) -> UsageReport:

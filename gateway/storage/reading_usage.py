@@ -14,9 +14,11 @@ from sqlalchemy import (
     Select,
     Text,
     case,
+    exists,
     func,
     literal,
     literal_column,
+    or_,
     select,
     tuple_,
 )
@@ -24,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.entries import CHARGED, COSTS_APART
 from gateway.core.reading import DAY_MS, FIGURES, Dimension, Figures, Group, UsageAsked, UsageReport
-from gateway.storage.tables import ledger, traces
+from gateway.storage.tables import keys, ledger, tenants, traces
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,6 +48,22 @@ _NOTHING, _DAY_MS = literal_column("''", Text), literal_column(str(DAY_MS), BigI
 DAY = ledger.c.admitted_ms // _DAY_MS  # whole days of UTC
 ATTEMPT = ledger.c.attempt % literal_column(str(COSTS_APART), Integer)  # whose cost a row is of, or corrects
 _OF_TRACES = frozenset(name for name, column in _COLUMNS.items() if column.table is traces)
+
+
+_KNOWN = {"tenant": (tenants.c.id, ledger.c.tenant), "key": (keys.c.id, ledger.c.key_id)}
+
+
+async def unknown(connection: AsyncConnection, named: Mapping[str, str]) -> list[str]:
+    """
+    The kinds of *named* (`tenant`, `key`) of which the database has neither that one nor a call: one that stands in the
+    file alone is known by its calls.
+    """
+    found = []
+    for kind, name in named.items():
+        seen = [exists().where(column == name) for column in _KNOWN[kind]]
+        if not (await connection.execute(select(or_(*seen)))).scalar_one():
+            found.append(kind)
+    return found
 
 
 async def read_usage(connection: AsyncConnection, asked: UsageAsked) -> UsageReport:

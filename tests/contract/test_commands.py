@@ -71,6 +71,21 @@ async def test_usage(tabled: Database, url: str, tmp_path: Path) -> None:
     assert {done[2] for done in (plain, table, lines)} == {""}
 
 
+async def test_usage_of_nobody(tabled: Database, url: str, tmp_path: Path) -> None:
+    """A tenant or key that the database has never heard of is told of; of one that used nothing sums are 0."""
+    await fill(tabled, ledger_rows=[charge(tenant="acme", key_id="key_1", admitted_ms=NOON_MS)])
+
+    nobody = [
+        await run(url, "usage", option, "nope", cwd=tmp_path) for option in ("--tenant", "--key")
+    ]  # fmt: skip
+    nothing = await run(url, "usage", "--tenant", "acme", "--key", "key_1", "--until", "2020-01-01", cwd=tmp_path)
+
+    assert nobody == [
+        (1, "", f"There is no {kind} nope in the database, and no call of one.\n") for kind in ("tenant", "key")
+    ]  # fmt: skip
+    assert (nothing[0], nothing[1].splitlines()[-1].split()[:2], nothing[2]) == (0, ["total", "0"], "")
+
+
 async def test_the_newest_traces(tabled: Database, url: str, tmp_path: Path) -> None:
     """`traces tail` prints the newest, the newest last, whatever callers have put into them, on one line each."""
     rows = [charge(request_id=request_id(n), admitted_ms=NOON_MS + n) for n in range(5)]
@@ -249,7 +264,7 @@ async def test_what_cannot_be_read(tmp_path: Path) -> None:
         "bad.csv cannot be read. Row 1: the column 'colour' is none of cache_write_tokens, cached_tokens, "
         "completion_tokens, cost_usd, day, id, model, prompt_tokens, requests.\n"
     )
-    assert [done[0] for done in odd] == [2, 2, 2]
+    assert [done[0] for done in (bad, *odd)] == [2, 2, 2, 2]
 
 
 async def test_no_tables(url: str, tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def test_tenants() -> None:
         (("keys", "create", "--tenant", "acme", "--budget", "day=1e3"), 2, "plain decimal"),
         (("keys", "create", "--tenant", "acme", "--expires", "2001-01-01"), 2, "has passed"),
         (("keys", "create", "--tenant", "acme", "--expires", "soon"), 2, "a date such as"),
+        (("keys", "list", "--tenant", "nobody"), 1, "There is no tenant nobody."),
         (("keys", "revoke", "key_000000000000"), 1, "There is no key key_000000000000."),
     ],
 )
@@ -181,10 +182,20 @@ def test_no_database(folder: Path) -> None:
     """A database that cannot be used is said so, without a traceback."""
     (folder / "gateway.toml").write_text('[storage]\ndatabase_url = "sqlite:///nowhere/gateway.db"\n')
 
-    done = run("tenants", "list")
+    done = run("tenants", "create", "acme")
 
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "The database cannot be used: OperationalError: unable to open database file\n"
+
+
+@pytest.mark.parametrize("what", ["tenants", "keys"])
+def test_a_list_makes_no_database(folder: Path, what: str) -> None:
+    """Where there is no database yet, a look says so, and leaves none behind."""
+    done = run(what, "list")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "There is no database yet: gateway.db. It is made when the gateway first serves.\n"
+    assert not list(folder.iterdir())
 
 
 def test_a_model_that_is_none(folder: Path) -> None:
