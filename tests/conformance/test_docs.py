@@ -184,7 +184,7 @@ async def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             runs.append(await reader.run(["sh", "-e", "-c", block.text], cwd=tmp_path))
             if "keys create" in block.text:
                 listed = await reader.run([".venv/bin/python", "-m", "gateway", "keys", "list", "--json"], cwd=tmp_path)
-                monkeypatch.setenv("KEY_ID", json.loads(listed.out)["id"])
+                monkeypatch.setenv("KEY_ID", json.loads(listed.out.splitlines()[0])["id"])
 
     assert [(run.code, "Traceback" in run.errors) for run in runs] == [(0, False)] * len(runs)
     assert re.fullmatch(r"Created the tenant acme, [^\n]*\nanm-sk-\w{49}\n", runs[0].out)
