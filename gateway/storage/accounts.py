@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.account_checks import check_fields
-from gateway.core.accounts import BadTerms, BeyondRights, Tier, beyond
+from gateway.core.accounts import BadTerms, BeyondRights, Burst, Tier, beyond
 from gateway.core.credentials import ENTROPY_BYTES, Prefix, digest_of, last4, make_secret
 from gateway.core.ports import Terms
 from gateway.core.records import Actor, KeyDraft, KeyRecord, NotThere, Secret, Taken, Tenant
@@ -27,8 +27,8 @@ SHARED = (
     "tier", "limits", "models", "region_preference", "prefer_batch", "budgets", "policy", "when_blind", "log_bodies",
 )  # fmt: skip
 
-_TOO_MUCH = "this is not within the tenant's tier; only a key with the right `operate` may give it"
 _NO_TIER = "this is not within the tenant's tier: name a tier of the key's own with it, which may be the same"
+_ALONE = "only a key with the right `operate` may give it"
 
 
 class SqlAccounts:
@@ -293,7 +293,9 @@ class SqlAccounts:
             own = await _tier_of(connection, self._terms(), owner.tier, {})
             more = beyond(own, tier) if fields["tier"] in (None, owner.tier) else ["tier"]
             if more:
-                raise BadTerms([(more[0], _NO_TIER)]) if actor.is_operator else BeyondRights([(more[0], _TOO_MUCH)])
+                if actor.is_operator:
+                    raise BadTerms([(more[0], _NO_TIER)])
+                raise BeyondRights([(more[0], _too_much(own, more[0]))])
         if "policy" in changed and fields["policy"] is not None:
             known = select(policies.c.name).where(
                 policies.c.name == fields["policy"], policies.c.tenant.in_(("", tenant))
@@ -311,6 +313,18 @@ async def _given(
         return fields
     owner = await _tenant(connection, tenant)
     return {**fields, "tier": None} if fields["tier"] == owner.tier else fields
+
+
+def _too_much(tier: Tier, field: str) -> str:
+    """That *field* goes beyond *tier*, which is the tenant's, and what that has of it."""
+    if field == "tier":
+        return f"this is not the tenant's tier, {tier.name}; {_ALONE}"
+    most = getattr(tier, field)
+    if isinstance(most, frozenset):
+        most = ", ".join(sorted(most)) or "none"
+    elif isinstance(most, Burst):
+        most = f"{most.capacity} credits and {most.refill_per_min} a minute"
+    return f"this is not within the tenant's tier, {tier.name}, which has {'none' if most is None else most}; {_ALONE}"
 
 
 async def _end_earlier(connection: AsyncConnection, key_id: str, ends_ms: int) -> None:

@@ -427,12 +427,14 @@ async def test_other_tenants_keys(bank: Bank) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "field"),
-    [({"tier": "enterprise"}, "tier"), ({"limits": {"rpm": 11}}, "rpm"),
-     ({"limits": {"classes": ["ultra"]}}, "classes"), ({"rights": ("operate",)}, "rights")],
+    ("fields", "field", "said"),
+    [({"tier": "enterprise"}, "tier", "this is not the tenant's tier, small; "),
+     ({"limits": {"rpm": 11}}, "rpm", "tier, small, which has 10; "),
+     ({"limits": {"classes": ["ultra"]}}, "classes", "tier, small, which has budget, mid; "),
+     ({"rights": ("operate",)}, "rights", "")],
 )  # fmt: skip
-async def test_more_than_the_tenant_has(bank: Bank, fields: dict[str, Any], field: str) -> None:
-    """Who manages a tenant gives no key more than the tenant's tier, nor rights over others."""
+async def test_more_than_the_tenant_has(bank: Bank, fields: dict[str, Any], field: str, said: str) -> None:
+    """Who manages a tenant gives no key more than the tenant's tier, whose figure is told, nor rights over others."""
     await bank.tenant()
     mine = await bank.make(actor=MANAGER, limits={"rpm": 10, "classes": ["mid"]}, tier="small")
 
@@ -443,6 +445,7 @@ async def test_more_than_the_tenant_has(bank: Bank, fields: dict[str, Any], fiel
             await bank.accounts.update_key(MANAGER, mine.key.id, fields)
 
     assert made.value.problems[0][0] == field
+    assert said in made.value.problems[0][1]
 
 
 @pytest.mark.parametrize("way", ["made", "changed"])
