@@ -12,13 +12,14 @@ import click
 from gateway.commands.configured import config_option, stored_or_exit
 from gateway.commands.looking import Patient, look_into, need_database
 from gateway.commands.options import BudgetType, MomentType
-from gateway.commands.reading import columns
+from gateway.commands.reading import columns, table
 from gateway.commands.stored import fail, now_ms, with_accounts
 from gateway.commands.words import TextGroup
 from gateway.core.accounts import Budget, Residency, Right, WhenBlind
 from gateway.core.allowances import COLUMNS, AllowanceUsed
 from gateway.core.catalog import ModelClass, unknown_models
 from gateway.core.credentials import ENTROPY_BYTES, make_secret
+from gateway.core.money import format_nano
 from gateway.core.record_views import key_view, secret_view, tenant_view
 from gateway.core.records import CLI, KeyDraft, KeyRecord, Secret, Tenant
 from gateway.policy.periods import month_of, number_of
@@ -30,6 +31,8 @@ from gateway.wire.moments import moment_text, read_end
 from gateway.wire.sheets import sheet
 
 AT_ONCE = 200  # rows in one query of a list
+_TENANT_HEAD = ("tenant", "tier", "state", "budgets", "name")
+_KEY_HEAD = ("id", "secret", "tenant", "rights", "state", "tier", "limits", "budgets", "name")
 _ALL_ADMIN = tuple(right for right in get_args(Right) if right != "inference")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 _key_budgets = click.option(
@@ -96,11 +99,21 @@ def list_tenants(config: str | None, *, as_json: bool) -> None:
     stored = stored_or_exit(config)
     need_database(stored.storage.database_url)
     found = with_accounts(stored, _all_tenants)
-    for tenant in found:
-        state = "disabled" if tenant.disabled_ms is not None else "active"
-        _print(tenant_view(tenant)) if as_json else click.echo(
-            f"{tenant.id:<24} {tenant.tier:<16} {state:<9} {tenant.name}"
-        )
+    if as_json:
+        for tenant in found:
+            _print(tenant_view(tenant))
+    else:
+        click.echo(table([_TENANT_HEAD, *map(_tenant_cells, found)]))
+
+
+def _tenant_cells(tenant: Tenant) -> list[str]:
+    state = "disabled" if tenant.disabled_ms is not None else "active"
+    return [tenant.id, tenant.tier, state, _budgets_text(tenant.budgets), tenant.name]
+
+
+def _budgets_text(budgets: Iterable[Budget]) -> str:
+    """As they are given to `--budget`, with the scope of each; `-` for none."""
+    return ",".join(f"{one.scope}:{one.period}={format_nano(one.limit_nano_usd)}" for one in budgets) or "-"
 
 
 async def _all_tenants(accounts: SqlAccounts) -> list[Tenant]:
@@ -252,8 +265,11 @@ def list_keys(config: str | None, *, tenant: str | None, as_json: bool) -> None:
     stored = stored_or_exit(config)
     need_database(stored.storage.database_url)
     found = with_accounts(stored, lambda accounts: _all_keys(accounts, tenant))
-    for line in [json.dumps(key_view(key)) for key in found] if as_json else _lines(found):
-        click.echo(line)
+    if as_json:
+        for key in found:
+            _print(key_view(key))
+    else:
+        click.echo(table([_KEY_HEAD, *map(_key_cells, found)]))
 
 
 async def _all_keys(accounts: SqlAccounts, tenant: str | None) -> list[KeyRecord]:
@@ -265,13 +281,52 @@ async def _all_keys(accounts: SqlAccounts, tenant: str | None) -> list[KeyRecord
     return found
 
 
-def _lines(found: Iterable[KeyRecord]) -> Iterable[str]:
-    for key in found:
-        state = "revoked" if key.revoked_ms is not None else "active"
-        if key.revoked_ms is None and key.expires_ms is not None:
-            state = f"until {moment_text(key.expires_ms)}"
-        rights = "+".join(key.rights)
-        yield f"{key.id} {key.prefix}-...{key.last4} {key.tenant:<24} {rights:<10} {state} {key.name}".rstrip()
+def _key_cells(key: KeyRecord) -> list[str]:
+    state = "revoked" if key.revoked_ms is not None else "active"
+    if key.revoked_ms is None and key.expires_ms is not None:
+        state = f"until {moment_text(key.expires_ms)}"
+    limits = ",".join(f"{name}={_limit_text(value)}" for name, value in key.limits.items()) or "-"
+    return [
+        key.id, f"{key.prefix}-...{key.last4}", key.tenant, "+".join(key.rights), state, key.tier or "-", limits,
+        _budgets_text(key.budgets), key.name,
+    ]  # fmt: skip
+
+
+def _limit_text(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+@keys.command("update")
+@click.argument("key_id_given", metavar="ID")
+@config_option
+@click.option("--name", help="What people call it.")
+@click.option("--tier", help="A plan of its own, instead of its tenant's.")
+@click.option("--rpm", type=int, help="Requests per minute, instead of the tier's.")
+@click.option("--inflight", type=int, help="Requests at once, instead of the tier's.")
+@click.option("--no-limits", is_flag=True, help="Take all limits of its own away.")
+@_key_budgets
+@click.option("--no-budgets", is_flag=True, help="Take all of its budgets away.")
+@click.option("--expires", "expires_ms", type=MomentType(read_end), help="When it ends, as of a new key.")
+@_json
+def update_key(
+    key_id_given: str, config: str | None, *, no_limits: bool, no_budgets: bool, as_json: bool, **options: Any
+) -> None:
+    """Change the key ID. Limits that are given join or replace its own; budgets take the place of all it has."""
+    limits = {name: value for name in ("rpm", "inflight") if (value := options.pop(name)) is not None}
+    budgets = () if no_budgets else options.pop("budgets") or None
+    given = {name: options[name] for name in ("name", "tier", "expires_ms")} | {"budgets": budgets}
+    changes = {field: value for field, value in given.items() if value is not None}
+    if not (changes or limits or no_limits):
+        fail("Say what to change; --help lists it.")
+
+    async def step(accounts: SqlAccounts) -> KeyRecord:
+        if limits or no_limits:
+            own = {} if no_limits else (await accounts.key(None, key_id_given)).limits
+            changes["limits"] = {**own, **limits}
+        return await accounts.update_key(CLI, key_id_given, changes)
+
+    done = with_accounts(stored_or_exit(config), step)
+    _print(key_view(done)) if as_json else click.echo(f"Changed the key {done.id}.")
 
 
 @keys.command("rotate")

@@ -126,14 +126,25 @@ async def _whole(books: SqlBooks, asked: UsageAsked) -> UsageReport:
     return UsageReport(tuple(groups), first.total, has_more=False)
 
 
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """*rows* of words under each other, all of their cells to the left."""
+    safe, widths = _measured(rows)
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in safe)
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """*rows* under each other, the first of their cells to the left, the others to the right."""
-    safe = [[clean_text(cell, MAX_ID_CHARS) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*safe, strict=True)]
+    """*rows* of figures under each other, the first of their cells to the left, the others to the right."""
+    safe, widths = _measured(rows)
     lines = (
         "  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in safe
     )  # fmt: skip
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _measured(rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
+    """The cells of *rows*, cleaned and bounded, and how wide each column is."""
+    safe = [[clean_text(cell, MAX_ID_CHARS) for cell in row] for row in rows]
+    return safe, [max(map(len, column)) for column in zip(*safe, strict=True)]
 
 
 @click.group(cls=TextGroup)

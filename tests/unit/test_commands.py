@@ -99,7 +99,25 @@ def test_list() -> None:
     assert re.findall(r"key_\w+", listed) == [third["id"], first["id"]]
     assert re.findall(r"active|revoked", listed) == ["active", "revoked"]
     assert third["secret"][7:-4] not in listed
-    assert len(run("keys", "list").stdout.splitlines()) == 3
+    assert len(run("keys", "list").stdout.splitlines()) == 1 + 3
+
+
+def test_update() -> None:
+    """A key's name, limits and budgets can be changed; limits join those it has, budgets replace them."""
+    run("tenants", "create", "acme")
+    made = told("keys", "create", "--tenant", "acme", "--rpm", "5", "--budget", "month=50")["id"]
+
+    changed = told("keys", "update", made, "--name", "n", "--inflight", "2", "--budget", "session:day=1.50")
+    head, line = run("keys", "list").stdout.splitlines()
+    emptied = told("keys", "update", made, "--no-limits", "--no-budgets")
+    nothing = run("keys", "update", made)
+
+    assert (changed["name"], changed["limits"]) == ("n", {"rpm": 5, "inflight": 2})
+    assert [budget["scope"] for budget in changed["budgets"]] == ["session"]
+    assert head.split() == ["id", "secret", "tenant", "rights", "state", "tier", "limits", "budgets", "name"]
+    assert line.split()[3:] == ["inference", "active", "-", "rpm=5,inflight=2", "session:day=1.500000", "n"]
+    assert (emptied["name"], emptied["limits"], emptied["budgets"]) == ("n", {}, [])
+    assert (nothing.exit_code, nothing.stderr) == (1, "Say what to change; --help lists it.\n")
 
 
 def test_rotate_and_revoke() -> None:
@@ -144,7 +162,9 @@ def test_tenants() -> None:
     )
     assert replaced["disabled_ms"] is not None
     assert (emptied["budgets"], emptied["disabled_ms"]) == ([], None)
-    assert run("tenants", "list").stdout.split() == ["acme", "enterprise", "active", "Acme", "Inc"]
+    head, line = run("tenants", "list").stdout.splitlines()
+    assert head.split() == ["tenant", "tier", "state", "budgets", "name"]
+    assert line.split() == ["acme", "enterprise", "active", "-", "Acme", "Inc"]
 
 
 @pytest.mark.parametrize(
