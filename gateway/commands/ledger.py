@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import NoReturn
@@ -26,13 +27,13 @@ from gateway.loglines import clean
 from gateway.providers.exports import BadExport, Export, read_export
 from gateway.settings import Settings
 from gateway.storage.database import first_line
-from gateway.storage.journal.behind import ends_in_files, ends_in_streams, missing
+from gateway.storage.journal.behind import Ends, ends_in_files, ends_in_streams, missing
 from gateway.storage.journal.stream_store import StreamStore
 from gateway.storage.reading import in_one_state
 from gateway.storage.reconciling import count_days, count_ids, providers_of
 from gateway.storage.redis_link import Link, RedisFailed, open_link
 from gateway.storage.verifying import MAX_EXAMPLES, Finding, Kind, verify
-from gateway.storage.verifying_counters import BETWEEN_S, REPLY_S, Counter, check_counters, still_so
+from gateway.storage.verifying_counters import BETWEEN_S, LOOKS, REPLY_S, Counter, check_counters, still_so
 from gateway.storage.verifying_counters import repair as repair_counters
 
 MAX_EXPORT_BYTES = 512 * 1024 * 1024  # a million answers by their ids are a fifth of it
@@ -129,7 +130,7 @@ async def _repair(link: Link, database: Patient, settings: Settings, differing: 
     is in a journal a moment later: if the ledger has all that is in the journals by then, it has that too.
     """
     await asyncio.sleep(BETWEEN_S)
-    behind = await _behind(database, settings)
+    behind = await _behind(database, await _ends(settings))
     if behind:
         since_s = max(0, now_ms() - min(behind.values())) // 1000
         calls = _many(len(behind), "call")
@@ -143,20 +144,33 @@ async def _repair(link: Link, database: Patient, settings: Settings, differing: 
     return [*await repair_counters(link, same), *changed]
 
 
-async def _behind(database: Patient, settings: Settings) -> dict[str, int]:
-    """The ends that journals have and the ledger has not, of this host's processes or of all that share a Redis."""
+async def _behind(database: Patient, ends: Ends) -> Ends:
+    """
+    Those of *ends* that the ledger does not get in the time that it may be late; see `LOOKS`.
+
+    Calls that end meanwhile are not waited for: `still_so` leaves the counters that they change.
+    """
+    left = await database.read(partial(missing, ends=ends))
+    for _ in range(LOOKS - 1):
+        if not left:
+            break
+        await asyncio.sleep(BETWEEN_S)
+        left = await database.read(partial(missing, ends=left))
+    return left
+
+
+async def _ends(settings: Settings) -> Ends:
+    """Those that journals have now, of this host's processes or of all that share a Redis."""
     try:
         if settings.ledger.durability == "redis-stream":
             store = StreamStore(settings.storage.redis_url)
             try:
-                ends = await ends_in_streams(store)
+                return await ends_in_streams(store)
             finally:
                 await store.close()
-        else:
-            ends = ends_in_files(spool_directory(settings))
+        return ends_in_files(spool_directory(settings))
     except (OSError, StoreUnavailable) as exc:
         fail(f"Nothing is repaired: the journals cannot be read: {clean(first_line(exc))}")
-    return await database.read(lambda connection: missing(connection, ends))
 
 
 def _aliases(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import re
 import time
@@ -230,6 +232,44 @@ async def test_no_repair_while_a_journal_is_behind(
     assert "Nothing is repaired: 1 call of the journals, " in refused[2]
     assert f"mismatch: {len(accounts)} times not so" in refused[1]
     assert repaired[0] == 0
+
+
+async def test_a_repair_beside_load(tabled: Database, url: str, redis: Redis, tmp_path: Path) -> None:
+    """Calls that a journal has and the ledger gets in its usual time are waited for; ones that end meanwhile are not,
+    however many there are."""
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    await link.ask("FLUSHALL", timeout_s=5)
+    accounts = await loaded(link, more=5)
+    async with tabled.engine.begin() as connection:
+        await book(connection, ledger_rows=rows())
+    home = make_home(tmp_path / "spool", "one", "writer")
+    journal = home.path / name_of(1)
+    journal.write_bytes(HEADER)
+    (tmp_path / "gateway.toml").write_text(
+        f'[storage]\nredis_url = "{redis.url}"\n[ledger]\ndirectory = "{tmp_path}/spool"\n'
+    )
+
+    async def serve() -> None:
+        """One call after another, each in the journal for half a second before it is in the ledger."""
+        for number in itertools.count():
+            request_id = f"r{number}"
+            with journal.open("ab") as file:
+                file.write(frame(encode(Settled(ended(request_id)))))
+            await asyncio.sleep(0.5)
+            row = charge(request_id=request_id, tenant="other", admitted_ms=now_ms())
+            async with tabled.engine.begin() as connection:
+                await book(connection, ledger_rows=[row])
+
+    serving = asyncio.create_task(serve())
+    try:
+        done = await run(url, "ledger", "verify", "--repair", cwd=tmp_path)
+        used = [await link.ask("HGET", f"{{anoman}}:account:{one.name}", "used", timeout_s=5) for one in accounts]
+    finally:
+        serving.cancel()
+        link.close()
+
+    assert "Nothing is repaired" not in done[2]
+    assert used == [str(expected(one)) for one in accounts]
 
 
 async def test_a_call_on_its_way_into_the_ledger(tabled: Database, redis: Redis) -> None:
