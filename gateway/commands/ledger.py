@@ -35,6 +35,7 @@ from gateway.storage.redis_link import Link, RedisFailed, open_link
 from gateway.storage.verifying import MAX_EXAMPLES, Finding, Kind, verify
 from gateway.storage.verifying_counters import BETWEEN_S, LOOKS, REPLY_S, Counter, check_counters, still_so
 from gateway.storage.verifying_counters import repair as repair_counters
+from gateway.wire.headers import MAX_ID_CHARS, clean_text
 
 MAX_EXPORT_BYTES = 512 * 1024 * 1024  # a million answers by their ids are a fifth of it
 
@@ -69,7 +70,8 @@ def verify_books(*, repair: bool, as_json: bool, config: str | None) -> None:
             click.echo(msgspec.json.encode(finding))
         elif finding.count:
             click.echo(f"{finding.kind}: {finding.count} times not so: {finding.rule}.")
-            click.echo(f"  {', '.join(finding.examples)}{', ...' if finding.count > len(finding.examples) else ''}")
+            examples = ", ".join(clean_text(one, MAX_ID_CHARS) for one in finding.examples)
+            click.echo(f"  {examples}{', ...' if finding.count > len(finding.examples) else ''}")
     if as_json:
         click.echo(msgspec.json.encode({**counts, "counters": seen}))
     else:
@@ -254,7 +256,8 @@ def _difference_lines(found: Iterable[Difference]) -> Iterator[str]:
     What only one side has at a place is in one line: `chatcmpl-9: only theirs, prompt_tokens 1, completion_tokens 1`.
     """
     for (place, side, uncertain), some in groupby(found, lambda each: (each.place, _only(each), each.uncertain)):
-        where, behind = " ".join(place), f" ({_many(uncertain, 'request')} not by their count)" if uncertain else ""
+        where = " ".join(clean_text(part, MAX_ID_CHARS) for part in place)
+        behind = f" ({_many(uncertain, 'request')} not by their count)" if uncertain else ""
         told = [each.told() for each in some]
         if side is None:
             yield from (f"{where}: {one['amount']} ours {one['ours']}, theirs {one['theirs']}{behind}" for one in told)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gateway.core.accounts import BadTerms, Budget, Right
+from gateway.core.unshown import UNSHOWN
 
 MAX_NAME_CHARS = 200
 MAX_MODELS = 100
@@ -17,7 +18,7 @@ _MODEL = re.compile(rf"(?:{SLUG.pattern})?\*?(?<=.)")  # one, or with * at its e
 # What tenants, tiers, policies and providers are named by; no other text is looked for in a database.
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NO_LABEL = "not a name of at most 64 letters, digits, dots, dashes and underscores"
-_UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNCLEAN = re.compile(f"[{UNSHOWN}]")
 
 Problems = list[tuple[str, str]]
 

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from gateway.core.catalog import ClientDialectName
+from gateway.core.unshown import UNSHOWN
 
 MAX_VALUE_CHARS = 256  # contract.md 4: every x-anoman-* value is a word or two; proxies take 8 KiB of headers in all
 MAX_ID_CHARS = 256  # of a session, agent or user id: identifiers, not texts
@@ -22,8 +23,7 @@ FORWARDED: Mapping[ClientDialectName, tuple[str, ...]] = {
 }
 
 _CONTROLS = bytes(range(0x20)) + b"\x7f"
-# C0, DEL, C1, the two Unicode line separators (they cut log lines) and surrogates (no UTF-8 form: Postgres refuses).
-_UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_UNCLEAN = re.compile(f"[{UNSHOWN}]+")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?")
 _PORT = r"(?::(?P<port>[1-9][0-9]{0,4}))?"
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"  # RFC 1123 2.1, and `_` as in container host names
@@ -49,7 +49,7 @@ def header_value(value: object) -> str:
 
 
 def clean_text(value: str, limit: int) -> str:
-    """*value* for logs and stores: no control characters, line separators or lone surrogates, at most *limit* chars."""
+    """*value* for logs, stores and terminals: nothing of `UNSHOWN`, at most *limit* chars."""
     return _UNCLEAN.sub("", value[: 4 * limit])[:limit]
 
 

@@ -113,6 +113,7 @@ async def test_pages_of_keys(served: str) -> None:
     ("body", "param"),
     [
         ({"name": 1}, "name"), ({"name": "a\0"}, "name"), ({"name": "a" * 201}, "name"), ({"color": "red"}, "color"),
+        ({"name": "\u202ea"}, "name"), ({"name": "a\ufeff"}, "name"),
         ({"rights": []}, "rights"), ({"rights": ["inference", "read"]}, "rights"), ({"rights": ["own"]}, "rights[0]"),
         ({"tier": "none"}, "tier"),
         ({"limits": {"rpm": 0}}, "limits.rpm"), ({"limits": {"rpm": 1.5}}, "limits.rpm"),

@@ -89,7 +89,7 @@ async def test_usage_of_nobody(tabled: Database, url: str, tmp_path: Path) -> No
 async def test_the_newest_traces(tabled: Database, url: str, tmp_path: Path) -> None:
     """`traces tail` prints the newest, the newest last, whatever callers have put into them, on one line each."""
     rows = [charge(request_id=request_id(n), admitted_ms=NOON_MS + n) for n in range(5)]
-    wild = {"session_id": "a\x1b[31m\nb", "user": "o'brien"}
+    wild = {"session_id": "a\x1b[31m\nb", "user": "\u202eo'bri\u2066en"}
     await fill(tabled, trace_rows=[trace(row, **(wild if row is rows[4] else {})) for row in rows])
 
     code, out, _ = await run(url, "traces", "tail", "-n", "2", "--tenant", "acme", "--status", "200", cwd=tmp_path)

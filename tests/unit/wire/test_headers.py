@@ -55,13 +55,17 @@ def test_header_values(value: object, encoded: str) -> None:
         ("session-1 é🦀", "session-1 é🦀"),
         ("a\x00b\ud800c\r\nd\x1b[31m\x7f\x9f", "abcd[31m"),
         ("a\u2028b\u2029c\u0085d", "abcd"),
+        ("a\u202ecod.exe\u2066b\u2069\u200f\u061c", "acod.exeb"),
+        ("\ufeffad\u200bmin\xad\u2060\ufff9\U000e0041", "admin"),
+        ("\u0645\u06cc\u200c\u062e 👩\u200d👧 \u0600", "\u0645\u06cc\u200c\u062e 👩\u200d👧 \u0600"),
         ("x" * 40, "x" * 16),
         ("\x00" * 10 + "x" * 40, "x" * 16),
         ("\x00" * 64 + "x", ""),
     ],
 )
 def test_h22_clean_text(value: str, clean: str) -> None:
-    """H22: ids that go to logs and stores have no controls, line separators or surrogates, and a bound."""
+    """H22: ids that go to logs, stores and terminals have nothing that steers or that nobody sees, and a bound; what
+    scripts and emoji are joined by stays."""
     assert clean_text(value, 16) == clean
 
 
