@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.soak.processes import gateway_command
 from tests.support.acts import head, pause_ms
 from tests.support.client import Client, Reply
 from tests.support.config import Config
@@ -26,6 +27,8 @@ from tests.support.redis import Redis, server
 
 TEN_CALLS = "0.0052"  # of those of `tests.wire.test_limits`, each of which holds some 0.00051
 FOUR_CALLS = "0.0022"
+HELD = Decimal("0.00052")
+ROOMY = "1"  # for a thousand of them
 # The real command, in a hurry to forget what the database has.
 FORGETFUL = """
 import gateway.__main__, gateway.storage.redis_upkeep as upkeep
@@ -87,6 +90,40 @@ async def test_lim_01_processes_share_a_budget(tmp_path: Path, redis: Redis) -> 
 
         codes = [reply.status for reply in replies]
         assert (codes.count(200), codes.count(402), len(it.provider.requests)) == (10, 190, 10)
+
+
+ABSURD: list[dict[str, Any]] = [
+    *({"prompt_tokens": count, "completion_tokens": 3} for count in (10**30, 2**63, 2**53, -5, 1e308, "7", True, [1])),
+    *({"prompt_tokens": 7, "completion_tokens": count} for count in (10**30, -(2**63), 10**12, {"x": 1})),
+    {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 10**8}},
+    {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": -(10**8)}},
+    {"prompt_tokens": 7, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 10**30}},
+]
+
+
+async def test_budgets_of_a_provider_that_lies(tmp_path: Path, redis: Redis) -> None:
+    """
+    Counts that cannot be cost no more than what was held for the call, and never less than nothing: the budget goes on,
+    and the books agree. One that could be empties it, and they agree still.
+    """
+    async with scene(tmp_path, redis.url, {"mine": {"budget_usd": ROOMY}}) as it:
+        for usage in ABSURD:
+            it.provider.script("m", [json_answer("a", usage=usage)], [R() + T("a") + FIN("stop", usage) + DONE])
+            assert [(await it.ask(stream=stream)).status for stream in (False, True)] == [200, 200], usage
+        odd = await it.gateways[0].settled(2 * len(ABSURD))
+        it.provider.script("m", [json_answer("a", (7, 1))], [json_answer("a", (10**8, 10**8))])
+        after = [await it.ask() for _ in range(2)]
+        await it.gateways[0].settled(2)
+        refused = await it.ask()
+
+    assert all(0 < Decimal(line["cost_usd"]) <= HELD for line in odd)
+    assert [reply.status for reply in after] == [200] * 2
+    assert (refused.status, refused.json["error"]["code"]) == (402, "budget_exceeded")
+    config = tmp_path / "verified.toml"
+    config.write_text(it.gateways[0].config, encoding="utf-8")
+    assert await gateway_command(config, "ledger", "verify") == (
+        0, "missing/extra/mismatch = 0/0/0; 1 counters in Redis looked at.\n"
+    )  # fmt: skip
 
 
 async def test_minutes_and_places_are_shared(tmp_path: Path, redis: Redis) -> None:
