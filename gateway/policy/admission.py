@@ -22,7 +22,8 @@ from gateway.policy.verdict import Count, Open, Part, Standing, Step, Verdict
 
 # How long ids stay known that a load has counted: their holds may be settled late, by a writer that waits for Redis.
 DONE_MS = 3_600_000
-# How long an account is kept that nobody draws on; it is loaded again then. No call runs for so long.
+# How long an account is kept that nobody draws on; it is loaded again then. No call runs for so long, so a guess waits
+# as long for the word of the request's own process.
 KEPT_MS = 2 * DAY_MS
 
 
@@ -80,7 +81,7 @@ class Hold(Struct, frozen=True, gc=False):
 
 
 class _Guess(Struct, frozen=True, gc=False):
-    """What another process has booked for a request whose own seemed to be dead."""
+    """What was booked for a request whose own process seemed to be dead."""
 
     parts: tuple[Part, ...]
     expires_ms: int
@@ -138,7 +139,7 @@ class Admission:
 
         Where the counters of its admission are lost it is booked all the same, once; without a hold in its own epoch it
         has been settled. By its id alone it is settled by another process, which has taken its own for dead: should
-        that have a word to say yet, this takes the place of what was guessed.
+        that have a word to say yet, this takes the place of what was guessed; so it does of what `sweep` has booked.
         """
         hold, guess = self._holds.pop(open_.request_id, None), self._taken_guess(open_.request_id, now_ms)
         if open_.has_place or hold is not None:
@@ -152,6 +153,8 @@ class Admission:
                 one = self._accounts.get(part.account.name)
                 if one is not None and one.period == part.period:
                     _book_for(one, open_.request_id, _share_of(spent, part), now_ms, part)
+                    if open_.parts and open_.epoch != self.epoch and one.is_loaded:
+                        one.done[open_.request_id] = now_ms + DONE_MS
             self._note_guess(open_, tuple(guess), spent, now_ms)
         elif open_.epoch != self.epoch:
             for part in open_.parts:
@@ -174,14 +177,19 @@ class Admission:
         return True
 
     def register(self, open_: Open, now_ms: int) -> None:
-        """Hold again what counters have lost."""
+        """Hold again what counters have lost, or what of it was not booked as a guess: that is spent already."""
         if open_.request_id in self._holds:
             return
+        guess, parts = self._guesses.get(open_.request_id), []
+        before = _by_place(guess.parts if guess is not None and guess.expires_ms > now_ms else ())
         for part in open_.parts:
             one = self._at(part.account, now_ms)
             if one.period == part.period:
+                known = before.get((part.account.name, part.period))
+                part = replace(part, amount=max(0, part.amount - (known.amount if known else 0)))
                 one.held += part.amount
-        self._holds[open_.request_id] = Hold(open_.parts, now_ms + self._hold_ms, open_.holder, is_told_again=True)
+            parts.append(part)
+        self._holds[open_.request_id] = Hold(tuple(parts), now_ms + self._hold_ms, open_.holder, is_told_again=True)
 
     def load(self, account: Account, period: int, spent: int, recorded: Collection[str], now_ms: int) -> None:
         """
@@ -205,10 +213,16 @@ class Admission:
         return tuple(self._seen(account, now_ms).pending)
 
     def sweep(self, now_ms: int) -> None:
-        """Settle, at what they held, the holds that nobody has renewed; forget ids that nobody settles any more."""
+        """
+        Settle, at what they held, the holds that nobody has renewed; forget ids that nobody settles any more.
+
+        It is a guess: their process may have stood still, or the clock been put forward.
+        """
         for request_id, hold in [(name, hold) for name, hold in self._holds.items() if hold.expires_ms <= now_ms]:
             del self._holds[request_id]
-            self._close(request_id, hold, None, now_ms, self._taken_guess(request_id, now_ms))
+            booked = self._close(request_id, hold, None, now_ms, self._taken_guess(request_id, now_ms))
+            if booked:
+                self._guesses[request_id] = _Guess(booked, now_ms + KEPT_MS)
         for request_id in [name for name, guess in self._guesses.items() if guess.expires_ms <= now_ms]:
             del self._guesses[request_id]
         for one in self._accounts.values():
@@ -304,21 +318,29 @@ class Admission:
         """Keep what was booked by a process that is not the request's own."""
         if parts and not open_.has_place and not open_.parts:
             booked = tuple([replace(part, amount=_share_of(spent, part)) for part in parts])
-            self._guesses[open_.request_id] = _Guess(booked, now_ms + DONE_MS)
+            self._guesses[open_.request_id] = _Guess(booked, now_ms + KEPT_MS)
 
     def _close(
         self, request_id: str, hold: Hold, spent: Spent | None, now_ms: int, guess: Sequence[Part]
-    ) -> None:  # fmt: skip
-        """Book what was *spent*, or where that is not known what was held, in place of a *guess*."""
-        before = {(part.account.name, part.period): part for part in guess}
+    ) -> tuple[Part, ...]:  # fmt: skip
+        """
+        Book what was *spent* in place of a *guess*, or where that is not known what was held besides it.
+
+        Returns:
+            What was booked.
+        """
+        before, booked = _by_place(guess), []
         for part in hold.parts:
             one = self._accounts.get(part.account.name)
             if one is not None and one.period == part.period:
                 one.held -= part.amount
-                amount = part.amount if spent is None else _share_of(spent, part)
-                _book_for(one, request_id, amount, now_ms, before.get((part.account.name, part.period)))
+                known = before.get((part.account.name, part.period))
+                amount = part.amount + (known.amount if known else 0) if spent is None else _share_of(spent, part)
+                if _book_for(one, request_id, amount, now_ms, known):
+                    booked.append(replace(part, amount=amount))
                 if hold.is_told_again and one.is_loaded:  # a second settlement would not find it in its own epoch
                     one.done[request_id] = now_ms + DONE_MS
+        return tuple(booked)
 
     def _reconcile(self, hold: Hold, spent: Spent) -> None:
         """The tokens that were spent take the place of those reserved, while their minute lasts."""
@@ -346,19 +368,27 @@ class Admission:
                 del self._accounts[name]
 
 
-def _book(one: Tally, request_id: str, amount: int, now_ms: int) -> None:
+def _by_place(parts: Sequence[Part]) -> dict[tuple[str, int], Part]:
+    return {(part.account.name, part.period): part for part in parts}
+
+
+def _book(one: Tally, request_id: str, amount: int, now_ms: int) -> bool:
+    """Whether it is booked: a load may have counted it."""
     if not one.is_loaded:
         one.pending[request_id] = amount
-    elif one.done.get(request_id, 0) <= now_ms:
+    elif one.done.get(request_id, 0) > now_ms:
+        return False
+    else:
         one.used += amount
+    return True
 
 
-def _book_for(one: Tally, request_id: str, amount: int, now_ms: int, guess: Part | None) -> None:
-    """Book *amount*, in place of what was guessed if anything was."""
+def _book_for(one: Tally, request_id: str, amount: int, now_ms: int, guess: Part | None) -> bool:
+    """Book *amount*, in place of what was guessed if anything was; as `_book`."""
     if guess is not None and one.is_loaded:
         one.used = max(0, one.used + amount - guess.amount)
-    else:
-        _book(one, request_id, amount, now_ms)
+        return True
+    return _book(one, request_id, amount, now_ms)
 
 
 def _share_of(spent: Spent, part: Part) -> int:

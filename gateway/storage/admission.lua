@@ -10,6 +10,7 @@ local STEP, PREFIX = ARGV[1], string.sub(KEYS[1], 1, #KEYS[1] - 5)
 local MINUTE, DAY = 60000, 86400000
 local DONE = 3600000     -- as DONE_MS in policy/admission.py
 local KEPT = 2 * DAY     -- an account that nobody draws on is loaded again after that; holds do not live so long
+                         -- nor does anybody wait longer for the word that a guess is in place of
 local AHEAD = 366        -- periods that the clock may have been put back by
 local EXACT = 2 ^ 53
 local SWEPT = 100        -- expired holds that one step settles
@@ -145,13 +146,17 @@ local function note_done(one, requests)
   put(beside(one, 'done'), requests, DONE)
 end
 
+-- Whether it is booked: a load may have counted it.
 local function book(one, request, amount)
   if not one.loaded then
     call('HSET', beside(one, 'pending'), request, amount)
     call('PEXPIRE', beside(one, 'pending'), KEPT)
-  elseif not is_done(one, request) then
+  elseif is_done(one, request) then
+    return false
+  else
     one.used = one.used + amount
   end
+  return true
 end
 
 -- Holds --------------------------------------------------------------------------------------------------------------
@@ -197,21 +202,26 @@ local function taken_hold(request)
   return fields
 end
 
--- Guesses: what another process has booked for a request whose own seemed to be dead, until that has a word to say.
+-- Guesses: what was booked for a request whose own process seemed to be dead, until that has a word to say.
 -- In lines: until when it is known; name, period, is_money, amount of each account.
 local function guess_key(request)
   return PREFIX .. 'guess:' .. epoch .. ':' .. request
 end
 
-local function taken_guess(request)
+local function guess_of(request)
   local key = guess_key(request)
   local text = call('GET', key)
   if not text then return {} end
   local guess = lines_of(text)
   local until_ms = number(key, guess[1])
   are_accounts(key, guess, 2)
-  call('DEL', key)
   return until_ms > now and guess or {}
+end
+
+local function taken_guess(request)
+  local guess = guess_of(request)
+  if #guess > 0 then call('DEL', guess_key(request)) end
+  return guess
 end
 
 local function guessed(guess, one, name)
@@ -226,36 +236,50 @@ local function book_for(one, name, request, amount, guess)
   local before = guessed(guess, one, name)
   if before and one.loaded then
     one.used = max(0, one.used + amount - before)
-  else
-    book(one, request, amount)
+    return true
+  end
+  return book(one, request, amount)
+end
+
+-- *lines*: name, period, is_money, amount of each account.
+local function keep_guess(request, lines)
+  if #lines > 0 then
+    call('SET', guess_key(request), whole(now + KEPT) .. '\n' .. table.concat(lines, '\n'), 'PX', KEPT)
   end
 end
 
 -- *fields* from *first* on are accounts by four: of a hold, or of an earlier guess.
 local function note_guess(request, fields, first, spent)
-  local lines = {whole(now + DONE)}
+  local lines = {}
   for at = first, #fields, 4 do
     lines[#lines + 1] = fields[at]
     lines[#lines + 1] = fields[at + 1]
     lines[#lines + 1] = fields[at + 2]
     lines[#lines + 1] = whole(spent[fields[at + 2]])
   end
-  if #lines > 1 then call('SET', guess_key(request), table.concat(lines, '\n'), 'PX', DONE) end
+  keep_guess(request, lines)
 end
 
--- Books *spent*, or where there is none what was held.
+-- Books *spent*, or where there is none what was held, besides what was guessed before. Returns what was booked, by
+-- four.
 local function close_hold(request, fields, spent, guess)
+  local booked = {}
   for at = 5, #fields, 4 do
     local one = stored(fields[at])
     if one and one.period == tonumber(fields[at + 1]) then
       local held = tonumber(fields[at + 3])
       one.held = one.held - held
-      book_for(one, fields[at], request, spent and spent[fields[at + 2]] or held, guess)
+      local amount = spent and spent[fields[at + 2]] or held + (guessed(guess, one, fields[at]) or 0)
+      if book_for(one, fields[at], request, amount, guess) then
+        for place = at, at + 2 do booked[#booked + 1] = fields[place] end
+        booked[#booked + 1] = whole(amount)
+      end
       -- a second settlement would not find it in its own epoch
       if fields[2] == 'again' and one.loaded then note_done(one, {request}) end
       write(one)
     end
   end
+  return booked
 end
 
 -- Minutes ------------------------------------------------------------------------------------------------------------
@@ -416,6 +440,7 @@ local function settle()
       local one = stored(guess[at])
       if one and one.period == tonumber(guess[at + 1]) then
         book_for(one, guess[at], request, spent[guess[at + 2]], guess)
+        if is_own and ARGV[8] ~= epoch and one.loaded then note_done(one, {request}) end
         write(one)
       end
     end
@@ -454,20 +479,23 @@ local function renew()
   return missing
 end
 
+-- What was guessed of a request is booked already: that much is not held again.
 -- ARGV: hold, request, holder, process; name, period, its number, is_money and amount of each account.
 local function register()
   local request, fields = ARGV[4], {ARGV[5], 'again', '0', ARGV[6]}
   if call('EXISTS', hold_key(request)) == 1 then return epoch end
+  local guess = guess_of(request)
   for at = 7, #ARGV, 5 do
-    local one = tally(ARGV[at], ARGV[at + 1])
+    local one, amount = tally(ARGV[at], ARGV[at + 1]), tonumber(ARGV[at + 4])
     if one.period == tonumber(ARGV[at + 2]) then
-      one.held = one.held + tonumber(ARGV[at + 4])
+      amount = max(0, amount - (guessed(guess, one, ARGV[at]) or 0))
+      one.held = one.held + amount
       write(one)
     end
     fields[#fields + 1] = ARGV[at]
     fields[#fields + 1] = ARGV[at + 2]
     fields[#fields + 1] = ARGV[at + 3]
-    fields[#fields + 1] = ARGV[at + 4]
+    fields[#fields + 1] = whole(amount)
   end
   hold(request, fields, tonumber(ARGV[3]))
   return epoch
@@ -529,7 +557,8 @@ local function pending()
   return call('HKEYS', beside(tally(ARGV[3], ARGV[4]), 'pending'))
 end
 
--- ARGV: the server's run id, "" where it is not told. Settles, at what they held, holds that nobody has renewed.
+-- ARGV: the server's run id, "" where it is not told. Settles, at what they held, holds that nobody has renewed:
+-- guesses, for their processes may be alive.
 local function tick()
   local run = ARGV[3]
   -- Refused where there is no memory, as an admission would be; only the first write of a script is.
@@ -544,7 +573,7 @@ local function tick()
   call('PEXPIRE', KEYS[1], DAY)
   for _, request in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'open', '-inf', now, 'LIMIT', 0, SWEPT)) do
     local fields = taken_hold(request)
-    if fields then close_hold(request, fields, nil, taken_guess(request)) end
+    if fields then keep_guess(request, close_hold(request, fields, nil, taken_guess(request))) end
   end
   return {epoch, born, now}
 end

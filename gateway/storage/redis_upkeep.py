@@ -298,17 +298,18 @@ class Upkeep:
             for key, new_key in await clear(link, timeout_s=self._rules.timeout_s):
                 self._observer.displaced(key, new_key)
             self._is_in_the_way = False
-        epoch, _, _ = await self._step(link, redis_script.tick(await self._run_id(link)))
-        self.saw(int(epoch))
         if self._is_stale or now_s - self._renewed_s >= self._rules.renew_s:
             self._renewed_s = now_s
             await self._renew(link)
+        self._resend()  # both before the sweep, which is a part of the tick: what Redis missed is nothing to guess at
+        epoch, _, _ = await self._step(link, redis_script.tick(await self._run_id(link)))
+        self.saw(int(epoch))
         if self._is_stale:
             self._is_stale, is_new = False, int(epoch) != self._epoch
             self._epoch = int(epoch)
             if is_new:
+                await self._renew(link)
                 await self._tell_again()
-        self._resend()
         self._forget(now_s)
 
     async def _run_id(self, link: Link) -> str:

@@ -46,6 +46,8 @@ KEYS = (
     key("over", allowance=60, overage=1, tpm=20),
 )
 
+LATE = key("late", budgets=(Budget("key", "total", 10**9),))
+
 
 class Script:
     """The script on a real server, asked one step at a time at a time of the test's own."""
@@ -180,6 +182,36 @@ class Twins(RuleBasedStateMachine):
         """By its id alone, as whoever adopts a dead process's requests does; it may be alive, and go on with them."""
         self._settle(Open(self.open[pick % len(self.open)].request_id), Spent(1, 2, 2))
 
+    @rule(spent=st.integers(0, 40), turns=st.lists(st.sampled_from(["sweep", "renew", "adopt"]), max_size=4))
+    def come_back_late(self, spent: int, turns: list[str]) -> None:
+        """Whatever is done for a request meanwhile, in the end it is booked once, at what its own process says."""
+        limits = entitlement(LATE, None)
+        if not self.twin.standing(limits, self.now_ms).tallies[0].is_loaded:
+            self._load(limits, Verdict("load", self.now_ms, 1, self.twin.standing(limits, self.now_ms)))
+        before = self.twin.standing(limits, self.now_ms)
+        self.admit(LATE, None, 20, 4, 0)
+        if not self.open or self.open[-1].holder != LATE.id:
+            return  # the counters are too new
+        open_ = self.open.pop()
+        for turn in turns:
+            if turn == "sweep":
+                self.wait(HOLD_MS)
+                self.sweep()
+            elif turn == "adopt":
+                self._settle(Open(open_.request_id), Spent(1, 2, 2))
+            elif not self.twin.renew(open_, self.now_ms):
+                self.script.step(redis_script.renew([self._theirs(open_)], LEASE_MS, HOLD_MS, self.now_ms))
+                self.twin.register(open_, self.now_ms)
+                self.script.step(redis_script.register(self._theirs(open_), HOLD_MS, self.now_ms))
+            held = self.twin.standing(limits, self.now_ms).tallies[0]
+            assert held.used + held.held <= before.tallies[0].used + before.tallies[0].held + 20
+        said = Spent(0, spent, spent)
+        self.settled.append((open_, said))
+        self._settle(open_, said)
+
+        (was,), (is_,) = before.tallies, self.twin.standing(limits, self.now_ms).tallies
+        assert (is_.used, is_.held) == (was.used + spent, was.held)
+
     @rule(registers=st.booleans())
     def renew(self, registers: bool) -> None:
         missing = {open_.request_id for open_ in self.open if not self.twin.renew(open_, self.now_ms)}
@@ -224,7 +256,7 @@ class Twins(RuleBasedStateMachine):
 
     @invariant()
     def they_stand_alike(self) -> None:
-        for mine in KEYS:
+        for mine in (*KEYS, LATE):
             limits = entitlement(mine, "s")
             theirs = redis_script.verdict_of(
                 self.script.step(redis_script.look(Order(mine, "x"), limits, 0, self.now_ms)), limits

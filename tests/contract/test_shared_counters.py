@@ -210,6 +210,44 @@ async def test_what_a_dead_process_holds_is_settled_when_redis_is_back() -> None
                     await asyncio.sleep(0.05)
 
 
+async def run_out(redis: Redis, request_id: str) -> None:
+    """Have the hold of *request_id* be over, as after `hold_s` without renewal."""
+    assert redis.command("ZADD", "{anoman}:open", "XX", "CH", "1", request_id) == 1
+
+
+async def test_a_hold_that_ran_out_while_its_process_lives() -> None:
+    """Another process books the worst case; the call's own says that it goes on, and in the end what it cost."""
+    with server() as redis:
+        async with (
+            process(redis, rules=replace(RULES, renew_s=0.05)) as slow,
+            process(redis) as other,
+            asyncio.timeout(SOON_S),
+        ):
+            assert isinstance(await slow.admit(Order(MINE, "r1", nano_usd=Draw(USD // 2, USD // 2))), Admitted)
+            await run_out(redis, "r1")
+            await other._upkeep.ask(tick(""))
+            while redis.command("ZSCORE", "{anoman}:open", "r1") is None:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+            meanwhile = await stands(other)
+            slow.settle("r1", Spent(nano_usd=1_000))
+
+            assert (meanwhile, await stands(slow)) == (("0.500000", "0.000000"), ("0.000001", "0.000000"))
+
+
+async def test_a_process_does_not_sweep_its_own_holds() -> None:
+    """What ran out while it had no connection is renewed with the new one, before anything is swept."""
+    with server() as redis:
+        async with process(redis) as counters, asyncio.timeout(SOON_S):
+            assert isinstance(await counters.admit(Order(MINE, "r1", nano_usd=Draw(USD // 2, USD // 2))), Admitted)
+            await run_out(redis, "r1")
+            redis.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            while redis.command("ZSCORE", "{anoman}:open", "r1") == "1":  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+
+            assert await stands(counters) == ("0.000000", "0.500000")
+            counters.settle("r1", Spent())
+
+
 async def test_who_looks_waits_for_what_is_told_again() -> None:
     """Counters are lost, and limits are looked at before a process has told them again of a call that has been in the
     ledger for long: it counts once."""

@@ -98,16 +98,65 @@ def test_a_process_that_was_taken_for_dead_has_the_last_word(guesses: Sequence[i
 
 
 def test_guesses_are_forgotten_in_time() -> None:
-    """Nobody comes back after an hour."""
+    """Nobody comes back later than calls run."""
     desk = Desk()
     _, open_ = desk.admit(POOR, 40)
     desk.settle(Open(open_.request_id), 12)
     before = len(desk.machine)
 
-    desk.now_ms += DONE_MS
+    desk.now_ms += KEPT_MS - 1
+    desk.machine.sweep(desk.now_ms)
+    there = len(desk.machine)
+    desk.now_ms += 1
     desk.machine.sweep(desk.now_ms)
 
-    assert before - len(desk.machine) == 1
+    assert (before - there, before - len(desk.machine)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("turns", "stands"),
+    [
+        ((), (40, 0)),
+        (("hold",), (40, 0)),
+        (("hold", "sweep"), (40, 0)),
+        (("adopt",), (12, 0)),
+        (("adopt", "hold"), (12, 28)),
+        (("adopt", "hold", "sweep"), (40, 0)),
+    ],
+)
+def test_a_hold_that_ran_out_is_a_guess(turns: Sequence[str], stands: tuple[int, int]) -> None:
+    """What it is booked at, however often, takes room once, and goes when its own process says what was spent."""
+    desk = Desk()
+    _, open_ = desk.admit(POOR, 40)
+    steps = {
+        "hold": lambda: desk.machine.register(open_, desk.now_ms),
+        "adopt": lambda: desk.settle(Open(open_.request_id), 12),
+        "sweep": lambda: desk.machine.sweep(desk.now_ms + 90_000),
+    }
+
+    for turn in ("sweep", *turns):
+        steps[turn]()
+    there = desk.stands(POOR)
+    for _ in range(2):
+        desk.settle(open_, 25)
+
+    assert (there, desk.stands(POOR)) == (stands, (25, 0))
+
+
+def test_a_hold_that_ran_out_when_the_ledger_had_it() -> None:
+    """Its account was loaded with what the call had come to: nothing was booked, and nothing is taken back."""
+    desk = Desk()
+    _, open_ = desk.admit(POOR, 40)
+    (account,) = desk.limits.of(POOR, None).accounts
+    desk.machine.lose(2, desk.now_ms)
+    desk.machine.register(open_, desk.now_ms)
+    desk.machine.load(account, open_.parts[0].period, 25, [open_.request_id], desk.now_ms)
+
+    desk.machine.sweep(desk.now_ms + 90_000)
+    there = desk.stands(POOR)
+    desk.settle(open_, 25)
+
+    assert (there, desk.stands(POOR)) == ((25, 0), (25, 0))
 
 
 @pytest.mark.parametrize(
