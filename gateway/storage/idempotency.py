@@ -1,8 +1,8 @@
 """
 Named calls and their answers in the database, so that they hold for every process and over restarts.
 
-A claim is a row without an answer. The process that has it renews it while the call is under way; one that is not
-renewed for `LEASE_S` was held by a process that died, and the next request takes it over.
+A claim is a row without an answer. The process that has it renews it while the call is under way; one that another
+process has not seen renewed for `LEASE_S` was held by one that died, and the next request there takes it over.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gateway.core.ports import Claim, Claimed, StoreUnavailable
 from gateway.storage.database import Database
 from gateway.storage.idempotency_rows import SWEPT_ROWS, Rows
 
-LEASE_S = 30.0  # of a claim: whoever sends the call again after a kill waits no longer. A choice
-RENEW_S = 10.0  # two renewals may fail
+LEASE_S = 30.0  # of a claim: whoever sends the call again after a kill waits some time more. A choice
+RENEW_S = 10.0  # two renewals may fail; claims of others are looked at as often
 ANSWER_S = 2.0  # longest wait for the database in a request's way; one in reach answers in milliseconds
 RETRY_S = (0.1, 5.0)  # first and longest pause of the writer while the database is gone
 SWEEP_S = 300.0  # answers are gone this long after their time at the latest
@@ -96,15 +96,22 @@ class SqlReplays:
     Args:
         database: Owned by the caller; it closes later than this.
         report: See `Tasks`.
+        clock_s: Monotonic seconds.
     """
 
     def __init__(
-        self, database: Database, rules: IdempotencyRules, report: Callable[[str, BaseException], None]
-    ) -> None:  # fmt: skip
+        self,
+        database: Database,
+        rules: IdempotencyRules,
+        report: Callable[[str, BaseException], None],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._rules = rules
         self._tasks = Tasks(report)
-        self._rows = Rows(database.dialect, _this_process(), lease_s=rules.lease_s, keep_s=rules.keep_s)
+        self._rows = Rows(
+            database.dialect, _this_process(), lease_s=rules.lease_s, keep_s=rules.keep_s, clock_s=clock_s
+        )  # fmt: skip
         self._holds: dict[tuple[str, bytes], _Hold] = {}
         self._endings: deque[_Ending] = deque()
         self._queued_bytes = 0
@@ -186,6 +193,8 @@ class SqlReplays:
         else:
             hold.found = found
             self._forget(hold)
+            if self._rows.is_looking:
+                self._later("look", self._rules.renew_s, self._look)
         return found
 
     async def _ask(self, claim: Claim) -> Claimed | None:
@@ -299,6 +308,13 @@ class SqlReplays:
         self._later("renew", self._rules.renew_s, self._renew)
         with contextlib.suppress(StoreUnavailable):
             await self._database.write(partial(self._rows.renew, held))
+
+    async def _look(self) -> None:
+        """See whether those live who hold the claims that were asked for here."""
+        if self._rows.is_looking:
+            self._later("look", self._rules.renew_s, self._look)
+            with contextlib.suppress(StoreUnavailable):
+                await self._database.read(self._rows.look)
 
     async def _sweep(self) -> None:
         """Delete what is out of date, a part at a time."""

@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -17,8 +18,10 @@ from sqlalchemy import event, func, select, update
 from gateway.core.exchange import Answer
 from gateway.core.ports import Claim, Kept, StoreUnavailable
 from gateway.storage.database import Database
-from gateway.storage.idempotency import IdempotencyRules, SqlReplays
+from gateway.storage.idempotency import RENEW_S, IdempotencyRules, SqlReplays
+from gateway.storage.sightings import MOST, Sightings
 from gateway.storage.tables import idempotency, metadata
+from tests.support.books import Clock
 
 ANSWER = Answer(200, bytes(range(256)), (("x-request-id", "req_1"), ("x-anoman-region", "ID")))
 # The test says when time has passed, and no timer of ours does anything before it does.
@@ -32,8 +35,14 @@ def claim(request_id: str = "req_1", *, tenant: str = "acme", name: bytes = b"n"
 Process = Callable[..., SqlReplays]
 
 
+@pytest.fixture
+def clock() -> Clock:
+    """The monotonic one of all processes."""
+    return Clock()
+
+
 @pytest_asyncio.fixture
-async def process(database: Database) -> AsyncIterator[Process]:
+async def process(database: Database, clock: Clock) -> AsyncIterator[Process]:
     """Makes what one process knows of named calls. Nothing of a task may die."""
     async with database.engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
@@ -41,7 +50,7 @@ async def process(database: Database) -> AsyncIterator[Process]:
     made: list[SqlReplays] = []
 
     def start(rules: IdempotencyRules = STILL) -> SqlReplays:
-        made.append(SqlReplays(database, rules, lambda name, exc: deaths.append((name, exc))))
+        made.append(SqlReplays(database, rules, lambda name, exc: deaths.append((name, exc)), clock))
         return made[-1]
 
     yield start
@@ -196,25 +205,100 @@ async def test_a_burst_waits_once(process: Process, database: Database) -> None:
     assert len(commits) <= 3 or database.dialect != "sqlite"
 
 
-async def test_the_process_died(process: Process, database: Database) -> None:
+async def outlive(clock: Clock, *processes: SqlReplays) -> list[object]:
+    """A lease goes by in which *processes* ask again and again: what they were told."""
+    told: list[object] = []
+    for _ in range(4):
+        told += [await one.claim(claim("req_early")) for one in processes]
+        clock.now_s += STILL.lease_s / 4
+    return told
+
+
+async def test_the_process_died(process: Process, clock: Clock) -> None:
     """A claim that was not renewed for the length of a lease is taken over, by one of those who ask."""
     dead, here, there = process(), process(), process()
     await dead.claim(claim("req_dead"))
 
-    await age(database, "renewed_ms", STILL.lease_s - 5)
-    early = await here.claim(claim("req_early"))
-    await age(database, "renewed_ms", 6)
+    early = await outlive(clock, here, there)
     late = await asyncio.gather(here.claim(claim("req_1")), there.claim(claim("req_2")))
 
-    assert early == "running"
+    assert early == ["running"] * 8
     assert sorted(map(str, late)) == ["claimed", "running"]
 
 
-async def test_who_was_thought_dead(process: Process, database: Database) -> None:
+@pytest.mark.parametrize("step_s", [STILL.lease_s + 1, 3600, 40 * 86_400, -3600])
+async def test_a_step_of_the_time_of_day(process: Process, database: Database, clock: Clock, step_s: float) -> None:
+    """However far the database's clock is put: a claim that is renewed stays its process's, and none is swept away."""
+    holder, here = process(), process()
+    await holder.claim(mine := claim())
+    told = [await here.claim(claim("req_2"))]
+
+    for column in ("renewed_ms", "expires_ms"):
+        await age(database, column, step_s)
+    await here._sweep()
+    told.append(await here.claim(claim("req_3")))
+    told += (await outlive(clock, here))[:-1]
+    await holder._renew()
+    told += await outlive(clock, here)
+    holder.keep(mine, ANSWER)
+    await holder.written(mine)
+
+    assert (told, await here.claim(claim("req_6"))) == (["running"] * 9, Kept("req_1", ANSWER))
+
+
+async def test_all_stood_still(process: Process, clock: Clock) -> None:
+    """After a halt of everybody, as of the database, who lives has time to renew its claims, as often as ever."""
+    holder, here = process(), process()
+    await holder.claim(claim())
+    await here.claim(claim("req_2"))
+    clock.now_s += RENEW_S
+    await here.claim(claim("req_3"))
+
+    clock.now_s += 10 * STILL.lease_s
+    told = [await here.claim(claim("req_4"))]
+    clock.now_s += RENEW_S + 2
+    told.append(await here.claim(claim("req_5")))
+    clock.now_s += STILL.lease_s / 4
+
+    assert (told, await here.claim(claim("req_6"))) == (["running"] * 2, "claimed")
+
+
+async def test_a_dead_process_is_found_out_unasked(process: Process, clock: Clock) -> None:
+    """Who was asked once goes on looking: the next request need not wait."""
+    dead, here = process(), process(replace(STILL, renew_s=0.02))
+    await dead.claim(claim("req_dead"))
+    await here.claim(claim("req_2"))
+
+    for _ in range(4):
+        before, clock.now_s = clock.now_s, clock.now_s + STILL.lease_s / 4
+        async with asyncio.timeout(10):
+            while any(one.seen_s <= before for one in here._rows._sightings._seen.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    found = await here.claim(mine := claim("req_3"))
+
+    assert found == "claimed"
+    here.release(mine)
+    async with asyncio.timeout(10):
+        while here._rows.is_looking or "look" in here._timers:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+def test_sightings_are_bounded() -> None:
+    """However many claims of others are asked for."""
+    sightings = Sightings(Clock(), 30)
+
+    for number in range(MOST + 5):
+        sightings.is_lost(("acme", b"%d" % number), ("req_1", 1))
+
+    assert (len(sightings.places), sightings.places[0]) == (MOST, ("acme", b"5"))
+
+
+async def test_who_was_thought_dead(process: Process, clock: Clock) -> None:
     """One that lost its claim, and is late, changes nothing of what the new holder has or says."""
     slow, here = process(), process()
     await slow.claim(lost := claim("req_slow"))
-    await age(database, "renewed_ms", STILL.lease_s + 1)
+    await outlive(clock, here)
     await here.claim(mine := claim("req_1"))
 
     slow.keep(lost, Answer(200, b"late"))
@@ -226,20 +310,25 @@ async def test_who_was_thought_dead(process: Process, database: Database) -> Non
     assert (before, await slow.claim(claim("req_3"))) == ("running", Kept("req_1", ANSWER))
 
 
-async def test_renewal(process: Process, database: Database) -> None:
+async def test_renewal(process: Process, database: Database, clock: Clock) -> None:
     """A claim whose call takes longer than a lease stays its process's."""
-    here = process(IdempotencyRules(keep_s=3600, queue_bytes=1 << 20, renew_s=0.02, sweep_s=3600))
+    here, there = process(replace(STILL, renew_s=0.02)), process()
     await here.claim(claim())
-    await age(database, "renewed_ms", STILL.lease_s + 1)
-    old = select(func.min(idempotency.c.renewed_ms))
+    await outlive(clock, there)
 
+    await renewed(database)
+
+    assert await there.claim(claim("req_2")) == "running"
+
+
+async def renewed(database: Database) -> None:
+    """What is claimed is renewed from now on once."""
+    old = select(func.min(idempotency.c.renewed_ms))
     async with asyncio.timeout(10), database.engine.connect() as connection:
         before = (await connection.execute(old)).scalar_one()
         while (await connection.execute(old)).scalar_one() == before:
             await connection.rollback()  # each look sees what has been committed by then
             await asyncio.sleep(0.01)
-
-    assert await process().claim(claim("req_2")) == "running"
 
 
 async def test_a_day_later(process: Process, database: Database) -> None:
