@@ -158,6 +158,9 @@ class Terms(Protocol):
     def written(self, name: str) -> Mapping[str, object]:
         """The tier *name* of the file as it stands there. Raises KeyError."""
 
+    def is_shipped(self, name: str) -> bool:
+        """Whether the tier *name* is one that ships with the gateway, and not the file's own."""
+
     def check_policy(self, rules: Mapping[str, object]) -> None:
         """Raises BadTerms: *rules* are none that this version enforces."""
 

@@ -112,7 +112,7 @@ class TierRecord(Struct, frozen=True):
     """`limits` as in the file's [tiers.NAME]; the database's tier of a name is the one that counts."""
 
     name: str
-    source: Literal["database", "file"]
+    source: Literal["database", "file", "shipped"]
     limits: Mapping[str, Any]
 
 

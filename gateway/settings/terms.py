@@ -49,6 +49,10 @@ class FileTerms:
         """See `core.ports.Terms`."""
         return _as_written(self._tiers[name])
 
+    def is_shipped(self, name: str) -> bool:
+        """See `core.ports.Terms`."""
+        return self._tiers.get(name) is SHIPPED_TIERS.get(name)
+
     def check_policy(self, rules: Mapping[str, object]) -> None:
         """See `core.ports.Terms`."""
         _read(PolicyEntry, rules)

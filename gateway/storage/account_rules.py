@@ -54,7 +54,7 @@ class SqlRules:
 
         # All of them, which operators made by hand: a database may have another order of names than the file's here.
         terms = self._terms()
-        filed = {name: TierRecord(name, "file", terms.written(name)) for name in terms.names}
+        filed = {name: _not_stored(terms, name) for name in terms.names}
         stored = {tier.name: tier for tier in await self._database.read(step)}
         behind = [tier for name, tier in (filed | stored).items() if name > after]
         return sorted(behind, key=lambda tier: tier.name)[:limit]
@@ -74,7 +74,7 @@ class SqlRules:
             return TierRecord(name, "database", limits)
         if name not in self._terms().names:
             raise NotThere(f"There is no tier {name}.")
-        return TierRecord(name, "file", self._terms().written(name))
+        return _not_stored(self._terms(), name)
 
     async def put_tier(self, actor: Actor, name: str, limits: Mapping[str, Any]) -> TierRecord:
         """
@@ -236,3 +236,8 @@ class SqlRules:
             return [audit_entry(row) for row in await rows_of(connection, ordered)]
 
         return await self._database.read(step)
+
+
+def _not_stored(terms: Terms, name: str) -> TierRecord:
+    """The tier *name* of the file, or the one that ships where the file has none of that name. Raises KeyError."""
+    return TierRecord(name, "shipped" if terms.is_shipped(name) else "file", terms.written(name))

@@ -246,7 +246,7 @@ async def test_tier(served: str) -> None:
     names = [tier["name"] for tier in (*listed["data"], *rest["data"])]
     assert names == ["enterprise", "payg", "pro", "small", "starter"]
     assert rest["data"][0] == made
-    assert {tier["source"] for tier in listed["data"]} == {"file"}
+    assert {tier["source"] for tier in listed["data"]} == {"shipped"}
     assert listed["data"][2]["limits"]["burst"] == {"capacity": 600, "refill_per_min": 10}
     assert gone == {"name": "small", "deleted": True}
     assert (during and during.tier.rpm, after and after.tier.rpm) == (7, 10)
