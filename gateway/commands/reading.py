@@ -84,6 +84,8 @@ def usage(
     named: dict[Dimension, str | None] = {"key": key, "model": model}
     filters = {name: value for name, value in named.items() if value is not None}
     since = usual_since_ms(until, now_ms()) if since is None else since
+    if until is not None and since >= until:
+        raise click.BadParameter("it is not before --until, the first moment that does not count", param_hint="--since")
     asked = UsageAsked(
         tenant, by, since, MAX_MS if until is None else until, filters, limit=GROUPS_AT_ONCE
     )  # fmt: skip
@@ -197,6 +199,8 @@ def tail(
 def erase_traces(tenant: str, *, yes: bool, config: str | None) -> None:
     """Delete traces, sessions, bodies and repeated answers of TENANT; the ledger keeps what its calls cost."""
     if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("Nobody is there to be asked whether you mean it; say --yes.")
         click.confirm(f"Delete all that is kept of the calls of {tenant}? This cannot be undone.", abort=True)
     count = with_database(stored_or_exit(config).storage, lambda database: erase(database, CLI, tenant, now_ms))
     click.echo(f"Deleted {count} rows of {tenant}. The ledger has what its calls cost.")

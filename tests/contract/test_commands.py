@@ -250,7 +250,8 @@ async def test_what_cannot_be_read(tmp_path: Path) -> None:
     odd = [
         await run(nowhere, *arguments, cwd=tmp_path)
         for arguments in (
-            ("usage", "--by", "colour"), ("usage", "--since", "soon"),
+            ("usage", "--by", "colour"), ("usage", "--since", "soon"), ("traces", "erase", "acme"),
+            ("usage", "--since", "2026-03-01", "--until", "2026-03-01"),
             ("ledger", "reconcile", "bad.csv", "--alias", "x"),
         )
     ]  # fmt: skip
@@ -264,7 +265,9 @@ async def test_what_cannot_be_read(tmp_path: Path) -> None:
         "bad.csv cannot be read. Row 1: the column 'colour' is none of cache_write_tokens, cached_tokens, "
         "completion_tokens, cost_usd, day, id, model, prompt_tokens, requests.\n"
     )
-    assert [done[0] for done in (bad, *odd)] == [2, 2, 2, 2]
+    assert [done[0] for done in (bad, *odd)] == [2] * 6
+    assert "say --yes" in odd[2][2]
+    assert "is not before --until" in odd[3][2]
 
 
 async def test_no_tables(url: str, tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ USAGE_TAKES = frozenset({*USAGE_FILTERS, *SPAN, "by", "format"})
 def span_of(query: Query, now_ms: int) -> tuple[int | None, int | None]:
     """`since` and `until` in epoch milliseconds."""
     since_ms, until_ms = (_moment(query, name, now_ms) for name in SPAN)
-    if since_ms is not None and until_ms is not None and since_ms > until_ms:
-        raise _refuse("since", "this is later than until")
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise _refuse("since", "this is not before until, which is the first moment that does not count")
     return since_ms, until_ms
 
 

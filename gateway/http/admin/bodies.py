@@ -18,6 +18,11 @@ _LIMITS = BodyLimits(max_depth=16, max_structural=10_000)  # a policy nests six 
 _FIELD = re.compile(r"`([^`]*)`")
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`\Z")
 _MISSING = "Object missing required field"
+_WRONG_KIND = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_KINDS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",
+    "array": "a list", "object": "an object",
+}  # fmt: skip
 _UNKNOWN = "Object contains unknown field"
 
 
@@ -51,6 +56,11 @@ def read_as(form: type[T], fields: Mapping[str, object]) -> T:
         raise _told(str(exc)) from None
 
 
+def _expected(kinds: str) -> str:
+    """Such as `a text or null`, of the library's `str | null`."""
+    return " or ".join(_KINDS.get(kind, kind) for kind in kinds.split(" | "))
+
+
 def _told(problem: str) -> GatewayError:
     """The library's *problem*, such as "Expected `int`, got `str` - at `$.budgets[0].usd`"."""
     found = _PLACE.search(problem)
@@ -60,5 +70,9 @@ def _told(problem: str) -> GatewayError:
     if name is not None and text.startswith((_MISSING, _UNKNOWN)):
         place = f"{place}.{name[1]}".lstrip(".")
         text = "is missing" if text.startswith(_MISSING) else "is not a field of this request"
+    if wrong := _WRONG_KIND.fullmatch(text):
+        text = f"this is {_KINDS.get(wrong[2], wrong[2])} where {_expected(wrong[1])} is expected"
+    elif place.endswith(".usd") and name is not None:
+        text = f"{text}; its name is limit_usd"
     param = place if place.isascii() and place.isprintable() and 0 < len(place) <= 128 else None
     return GatewayError(INVALID_REQUEST, f"{param or 'The body'}: {text}.", param=param)
