@@ -116,12 +116,15 @@ async def _verify(
             link.close()
     except RedisFailed as exc:
         fail(f"The counters cannot be read: {clean(str(exc))}")
-    names = tuple(
-        f"{clean(one.name)} counts {'what is no number' if one.used is None else one.used}, charged {one.charged}"
-        for one in left
-    )
+    names = tuple(f"{clean(one.name)} counts {_counted(one)}, charged {one.charged}" for one in left)
     rule = "a counter in Redis has what the ledger charged in its period"
     return [*findings, Finding("mismatch", rule, len(names), names[:MAX_EXAMPLES])], seen
+
+
+def _counted(one: Counter) -> str:
+    if one.used is None:
+        return "what is no number"
+    return f"{one.used} in a period that has not begun" if one.is_ahead else str(one.used)
 
 
 async def _repair(link: Link, database: Patient, settings: Settings, differing: list[Counter]) -> list[Counter]:

@@ -27,6 +27,8 @@ REPLY_S = 5.0  # of a command: nobody waits for it but who runs the check
 # where the database does. What differs is looked at so often, so far apart, before it counts.
 LOOKS = 5
 BETWEEN_S = 1.0
+# Redis's clock decides when a period begins: one that is no more than this ahead of ours is none that was put forward.
+SKEW_MS = 60_000
 _PREFIX = f"{EPOCH_KEY.removesuffix('epoch')}account:"
 _FIELDS = ("epoch", "period", "used", "loaded", "held")
 _EPOCH = "epoch"  # stands for its key where that cannot be read
@@ -43,12 +45,13 @@ return 1
 
 class Counter(Struct, frozen=True):
     """
-    A counter of the current period, as Redis has it, beside the ledger.
+    A counter of the current period, or of one that has not begun, as Redis has it, beside the ledger.
 
     Attributes:
         name: As in `policy.entitlement.Account`.
         used: In Redis; nano-USD, or weighted tokens of an allowance. None where something there is no number.
-        charged: What the ledger has.
+        charged: What the ledger has of the current period.
+        is_ahead: Redis's clock was put forward when it was counted, or is still.
     """
 
     name: str
@@ -56,11 +59,18 @@ class Counter(Struct, frozen=True):
     period: str
     used: int | None
     charged: int
+    is_ahead: bool = False
+
+    @property
+    def can_be_set(self) -> bool:
+        """Else counting has to begin anew."""
+        return self.used is not None and not self.is_ahead
 
 
 async def check_counters(link: Link, read: Read[Any], now_ms: Callable[[], int]) -> tuple[int, list[Counter]]:
     """
-    How many counters of current periods there are, and those that stay different from the ledger.
+    How many counters of current periods there are, or of such as have not begun, and those that stay different from
+    the ledger.
 
     Raises:
         RedisFailed: It does not answer.
@@ -92,17 +102,18 @@ async def still_so(
 async def repair(link: Link, counters: list[Counter]) -> list[Counter]:
     """
     Set what was used of *counters* to what was charged; those that calls have changed meanwhile are left. What cannot
-    be read is put aside, and counting begins anew: the next call loads from the ledger.
+    be read, or is of a period that has not begun, is put aside, and counting begins anew: the next call loads from the
+    ledger.
     """
     left = []
     for one in counters:
-        if one.used is None:
+        if one.used is None or not one.can_be_set:
             continue
         words = (_PREFIX + one.name, one.epoch, one.period, one.used, one.charged)
         if not await link.ask("EVAL", _SET, 1, *words, timeout_s=REPLY_S):
             left.append(one)
     for one in counters:
-        if one.used is None:
+        if not one.can_be_set:
             await put_aside(link, EPOCH_KEY if one.name == _EPOCH else _PREFIX + one.name, timeout_s=REPLY_S)
     return left
 
@@ -146,14 +157,15 @@ async def _differing(link: Link, read: Read[Any], now_ms: int, names: list[str])
         scope, owner, period, column = account
         number = number_of(period, now_ms)
         is_sound = stored[3:4] == ["1"] and _are_numbers([stored[1], stored[2], stored[4]])
-        if is_sound and int(stored[1]) != number:
-            continue  # of a period that is over
+        counted = int(stored[1]) if is_sound else number
+        if counted < number or number < counted <= number_of(period, now_ms + SKEW_MS):
+            continue  # of a period that is over, or begins just now
         charged = await read(_charged(charged_to(scope, owner, start_ms(period, number)), column))
         count += 1
         if not is_sound:
             found.append(Counter(name, "", "", None, charged))
-        elif charged != int(stored[2]):
-            found.append(Counter(name, stored[0], stored[1], int(stored[2]), charged))
+        elif charged != int(stored[2]) or counted > number:
+            found.append(Counter(name, stored[0], stored[1], int(stored[2]), charged, is_ahead=counted > number))
     return count, found
 
 

@@ -15,14 +15,14 @@ from sqlalchemy import insert
 from gateway.core.accounts import Budget, Key, Period, Tier, session_key
 from gateway.core.journal import Settled, encode
 from gateway.policy.entitlement import Account, entitlement
-from gateway.policy.periods import number_of
+from gateway.policy.periods import number_of, start_ms
 from gateway.storage.database import Database
 from gateway.storage.journal.homes import make_home
 from gateway.storage.journal.segments import HEADER, frame, name_of
 from gateway.storage.redis_link import Link, open_link
 from gateway.storage.redis_script import EPOCH_KEY, evalsha, load, script, tick
 from gateway.storage.tables import dead_letters
-from gateway.storage.verifying_counters import BETWEEN_S, Counter, check_counters, repair, still_so
+from gateway.storage.verifying_counters import BETWEEN_S, SKEW_MS, Counter, check_counters, repair, still_so
 from tests.contract.test_commands import run
 from tests.support.booked import Row, book, charge, trace
 from tests.support.redis import Redis
@@ -120,6 +120,46 @@ async def test_what_is_left_alone(tabled: Database, redis: Redis) -> None:
 
     assert seen == len(accounts) - 3
     assert later == (0, [])
+
+
+async def test_a_clock_that_was_put_forward(tabled: Database, redis: Redis) -> None:
+    """A counter of a period that has not begun is told of, however right its sum, and the repair begins it anew; one
+    that begins within a minute is none."""
+    async with tabled.engine.begin() as connection:
+        await book(connection, ledger_rows=rows())
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        accounts = [account for account in await loaded(link) if account.period != "total"]
+        names = [f"{{anoman}}:account:{account.name}" for account in accounts]
+        for name in names:
+            await link.ask("HINCRBY", name, "period", 1, timeout_s=5)
+        count, wrong = await check_counters(link, tabled.read, now_ms)
+        left = await repair(link, wrong)
+        gone = [await link.ask("EXISTS", name, timeout_s=5) for name in names]
+    finally:
+        link.close()
+
+    told = {(one.name, one.used, one.charged, one.is_ahead) for one in wrong}
+    assert told == {(account.name, expected(account), expected(account), True) for account in accounts}
+    assert (count, left, gone) == (len(accounts) + 3, [], [0] * len(accounts))
+
+
+@pytest.mark.parametrize(("before_ms", "is_told"), [(SKEW_MS - 1_000, False), (SKEW_MS + 1_000, True)])
+async def test_a_clock_that_is_a_little_ahead(
+    tabled: Database, redis: Redis, before_ms: int, is_told: bool
+) -> None:  # fmt: skip
+    """Around midnight Redis may be in the new day a minute before us."""
+    link = await open_link(redis.url, lambda: None, timeout_s=5)
+    try:
+        await link.ask("FLUSHALL", timeout_s=5)
+        day = start_ms("day", number_of("day", now_ms()))
+        await loaded(link)
+        _, wrong = await check_counters(link, tabled.read, lambda: day - before_ms)
+    finally:
+        link.close()
+
+    assert any(one.is_ahead and one.name.endswith(":day") for one in wrong) is is_told
 
 
 async def test_a_call_that_comes_meanwhile(redis: Redis) -> None:
