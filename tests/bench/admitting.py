@@ -81,7 +81,7 @@ async def place(database_url: str, redis_url: str, home: Path) -> AsyncIterator[
         stores.database, lambda: FileTerms({}), chance=os.urandom, now_ms=lambda: time.time_ns() // 10**6
     )
     await accounts.create_tenant(CLI, "acme", {"name": "acme", "tier": "enterprise", "budgets": ()})
-    draft = KeyDraft("acme", "bench", limits=LIMITS, budgets=(Budget("key", "month", 10**6 * USD),))
+    draft = KeyDraft("acme", "bench", tier="enterprise", limits=LIMITS, budgets=(Budget("key", "month", 10**6 * USD),))
     secret = (await accounts.create_key(CLI, draft)).text
     if isinstance(stores.counters, RedisCounters):
         await stores.counters.start()
