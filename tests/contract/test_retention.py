@@ -99,8 +99,7 @@ async def test_without_a_database(database: Database, monkeypatch: pytest.Monkey
     running = asyncio.create_task(work.run())
     try:
         await asyncio.sleep(0.1)
-        async with database.engine.begin() as connection:
-            await connection.run_sync(metadata.create_all)
+        await database.write(lambda connection: connection.run_sync(metadata.create_all))
         await fill(database, 1)
         async with asyncio.timeout(30):
             while await count(database, traces) > 1:  # noqa: ASYNC110 - only the database knows
