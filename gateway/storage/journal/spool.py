@@ -151,8 +151,9 @@ class Spool:
         return ends
 
     def resume(self, position: Position) -> None:
-        """Everything before *position* has been read; if that is all, what follows is kept at hand."""
-        if self._ends is None and position >= self._told:
+        """Everything before *position* has been read; if that is all, what follows is kept at hand. Not while the disk
+        fails: what it has not taken comes into the files with what it takes next."""
+        if self._ends is None and position >= self._told and not self._has_failed:
             self._ends = Ends([], position)
 
     def look_after(self) -> None:
