@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
-from sqlalchemy import URL, Connection, event, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy import URL, Connection, Engine, event, make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -30,8 +33,12 @@ STATEMENT_S = 5.0
 POOL_SIZE = 5
 # Of one step as a whole: its place in the pool, a connection and a statement that each just make it.
 STEP_S = 2 * SERVING_CONNECT_S + STATEMENT_S
-DRAIN_S = 1.0  # for what is under way when the process ends; a transaction takes milliseconds
+DRAIN_S = 0.5  # for what is under way when the process ends; a transaction takes milliseconds
 WRITES = "gateway_writes"  # the option of a connection whose transaction will write
+# A thread that waits inside SQLite for another writer cannot be called back, and no process ends before it comes back:
+# it looks up this often. SQLite itself asks every 0.1 s in the end, so it costs nothing.
+TURN_S = 0.1
+_WAITS = "gateway_waits_s"  # in the notes of a connection: how long SQLite waits in it
 # Of asyncpg itself come those of connecting, which SQLAlchemy does not wrap.
 _DISCONNECTED = (OSError, TimeoutError, PoolTimeout, asyncpg.PostgresError, asyncpg.InterfaceError)
 # The SQLSTATEs of a database that refuses for its own state, not for what it was asked (PostgreSQL, appendix A):
@@ -77,13 +84,17 @@ def open_engine(text: str, *, connect_s: float = CONNECT_S, **options: Any) -> A
         pool = {}  # one connection for all there is, which SQLAlchemy sees to
     engine = create_async_engine(url, connect_args={"timeout": connect_s, **options}, **pool)
     if engine.dialect.name == "sqlite":
-        event.listen(engine.sync_engine, "connect", set_up_sqlite)
-        event.listen(engine.sync_engine, "begin", begin_sqlite)
+        attend_sqlite(engine.sync_engine, connect_s)
     return engine
 
 
-def set_up_sqlite(connection: Any, _record: object) -> None:
-    """For every connection, as it is opened."""
+def attend_sqlite(engine: Engine, wait_s: float) -> None:
+    """Set up the connections of *engine* as they are opened, and have its transactions wait *wait_s* for others."""
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", partial(_begin_sqlite, wait_s))
+
+
+def _set_up_sqlite(connection: Any, _record: object) -> None:
     # Without it Python's driver begins transactions by itself, too late for what they read to hold when they write.
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -92,12 +103,29 @@ def set_up_sqlite(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def begin_sqlite(connection: Connection) -> None:
-    """For every transaction, as it begins."""
+def _begin_sqlite(wait_s: float, connection: Connection) -> None:
+    if not connection.get_execution_options().get(WRITES, False):
+        _let_wait(connection, wait_s)
+        connection.exec_driver_sql("BEGIN")
+        return
     # One that reads first and writes later would fail at once when another one has written in between (SQLITE_BUSY_
     # SNAPSHOT): those that will write say so from the start, and wait for their turn.
-    is_writing = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+    _let_wait(connection, TURN_S)
+    end_s = time.monotonic() + wait_s
+    while True:
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            return
+        except OperationalError as exc:
+            code = getattr(exc.orig, "sqlite_errorcode", 0)
+            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:  # its extended codes stand above
+                raise
+
+
+def _let_wait(connection: Connection, seconds: float) -> None:
+    if connection.info.get(_WAITS) != seconds:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
+        connection.info[_WAITS] = seconds
 
 
 class Database:

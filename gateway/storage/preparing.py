@@ -16,7 +16,6 @@ from sqlalchemy import (
     String,
     Table,
     create_engine,
-    event,
     inspect,
     select,
 )
@@ -25,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.ports import StoreUnavailable
 from gateway.loglines import clean
-from gateway.storage.database import CONNECT_S, WRITES, Database, async_url, begin_sqlite, first_line, set_up_sqlite
+from gateway.storage.database import CONNECT_S, WRITES, Database, async_url, attend_sqlite, first_line
 from gateway.storage.revisions import HEAD, REVISIONS
 from gateway.storage.tables import metadata
 
@@ -65,8 +64,7 @@ def prepare_sqlite(database_url: str) -> None:
         StoreUnavailable: As `prepare`.
     """
     engine = create_engine(async_url(database_url).set(drivername="sqlite"), connect_args={"timeout": CONNECT_S})
-    event.listen(engine, "connect", set_up_sqlite)
-    event.listen(engine, "begin", begin_sqlite)
+    attend_sqlite(engine, CONNECT_S)
     try:
         _use_wal(engine)
         with engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():

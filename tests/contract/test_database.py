@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import sqlite3
+import threading
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.core.ports import StoreUnavailable
-from gateway.storage.database import Database
+from gateway.storage.database import DRAIN_S, SERVING_CONNECT_S, Database
 from tests.support.gateway import free_port
 from tests.support.postgres import PASSWORD
 
@@ -162,3 +166,41 @@ async def test_two_processes_that_write(tmp_path: Path) -> None:
     await two.close()
 
     assert total == 40
+
+
+async def test_a_lock_does_not_keep_the_process(tmp_path: Path) -> None:
+    """What waits for a writer that stands still is given up when the process ends: no thread is left in the wait."""
+    url = f"sqlite:///{tmp_path}/gateway.db"
+    database, threads = Database(url), set(threading.enumerate())
+    await database.write(make)
+    with closing(sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writing = [asyncio.ensure_future(database.write(add, within_s=60)) for _ in range(3)]
+        await asyncio.sleep(0.3)
+        told_s = time.monotonic()
+
+        await database.close()
+
+        assert time.monotonic() - told_s < DRAIN_S + 0.5  # a slice of the wait, and what a busy machine adds
+        assert set(threading.enumerate()) <= threads
+        for task in writing:
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+async def test_a_writer_waits_its_whole_time(tmp_path: Path) -> None:
+    """However often it looks up: a writer that lets go within the time lets the next one through."""
+    database = Database(f"sqlite:///{tmp_path}/gateway.db")
+    await database.write(make)
+    with closing(sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writing = asyncio.ensure_future(database.write(add))
+        await asyncio.sleep(SERVING_CONNECT_S * 0.6)
+        in_wait = writing.done()
+        other.execute("COMMIT")
+
+        await writing
+    found = await database.read(count)
+    await database.close()
+
+    assert (in_wait, found) == (False, 1)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -172,6 +173,25 @@ async def test_exit_s_is_kept(tmp_path: Path) -> None:
         assert code == 0
         assert 4.4 < time.monotonic() - told_s < 8  # 5, and what a busy machine adds
         await gateway.line(lambda line: line.get("message") == "1 workers did not end in time and are killed.")
+
+
+async def test_exit_beside_a_lock(tmp_path: Path) -> None:
+    """A database that somebody keeps locked, with rows that wait for it, makes no worker miss its time."""
+    config = standard("http://127.0.0.1:9", server={"accept_s": 0, "drain_s": 0.5, "exit_s": 5})
+    async with serving(config, tmp_path) as gateway:
+        database = config_file(gateway).with_name("gateway.db")
+        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for _ in range(4):
+                await gateway.client().request("POST", CHAT, chat())
+            await asyncio.sleep(1)  # in the middle of a wait for the other's end
+
+            gateway.terminate()
+            code = await gateway.exit_code(10)
+
+        assert code == 0
+        assert len(await gateway.logged("server.stopped", 2)) == 2
+        assert [line for line in gateway.log if line.get("logger") == "gunicorn"] == []  # none was killed
 
 
 async def test_sighup_reloads_every_worker(tmp_path: Path) -> None:
