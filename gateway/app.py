@@ -89,7 +89,7 @@ FAREWELL_S = 2.0  # after the drain: the last frames get 1.5 s, and their socket
 # most what the settings keep free between drain_s and exit_s.
 FORCE_S = 0.25
 BOOKS_S = 3.0  # for the newest rows at the end: the database takes some thousands a second
-LOG_S = 1.5  # of `exit_s`, kept for the database's connections and for the log
+LOG_S = 2.5  # of `exit_s`: the database 0.6 beside a lock, log and interpreter 0.5 each, the master kills 0.5 early
 
 _CLOCK = Clock(time.monotonic, time.time, random.random)
 

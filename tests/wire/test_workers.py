@@ -177,7 +177,7 @@ async def test_exit_s_is_kept(tmp_path: Path) -> None:
 
 async def test_exit_beside_a_lock(tmp_path: Path) -> None:
     """A database that somebody keeps locked, with rows that wait for it, makes no worker miss its time."""
-    config = standard("http://127.0.0.1:9", server={"accept_s": 0, "drain_s": 0.5, "exit_s": 5})
+    config = standard("http://127.0.0.1:9", server={"accept_s": 0, "drain_s": 0.5, "exit_s": 6})
     async with serving(config, tmp_path) as gateway:
         database = config_file(gateway).with_name("gateway.db")
         with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as other:
