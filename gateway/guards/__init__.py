@@ -1,0 +1,1 @@
+"""What guards look for in texts: engines without a clock or any I/O, linear in what they read."""
