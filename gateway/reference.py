@@ -138,6 +138,15 @@ MEANINGS: Mapping[str, str] = {
     "had come by then is billed.",
     "right_denied": "The admin key lacks the right that the route or the change needs, or the key is of the other "
     "kind: inference keys (`anm-sk-`) call models, admin keys (`anm-ak-`) open the [admin API](admin.md).",
+    "prompt_injection": "A guard of the key's policy took a text of the request for one that tries to take the model "
+    "over; `param` names its place. No provider was asked, and nothing is billed.",
+    "pii_blocked": "A text of the request has personal data or a credential that the key's policy does not let out; "
+    "the message names the kinds, `param` the first place.",
+    "content_violation": "A text of the request, or of the answer, has content of a kind that the key's policy "
+    "forbids. In a stream: what had come by then is billed.",
+    "tool_denied": "The request offers, or the answer calls, a tool that the key's policy does not allow.",
+    "policy_denied": "The request asks for a model, a region or a length that the key's policy does not allow.",
+    "guards_unavailable": "A guard that has to pass the request failed, or did not end within its deadline.",
     "conflict": "What is to be made exists already, or was changed meanwhile ([admin.md](admin.md)).",
     "storage_unavailable": "The database does not answer, and nothing that is remembered can stand in for it: the key "
     "is one that this process has not seen, or the request is about the records themselves.",

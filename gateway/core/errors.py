@@ -36,6 +36,11 @@ def _bad_request(code: str, message: str, status: int = 400) -> ErrorKind:
     return ErrorKind(code, status, "invalid_request_error", "invalid_request_error", message)
 
 
+def _denied(code: str, message: str) -> ErrorKind:
+    """A row of policies: the same request is denied again, however often it is sent."""
+    return ErrorKind(code, 403, "invalid_request_error", "permission_error", message, retry="never")
+
+
 MODEL_NOT_FOUND = _bad_request(
     "model_not_found",
     "The model does not exist or this key may not use it here. GET /v1/models lists those it may use.",
@@ -66,18 +71,21 @@ TOO_MANY_FAILURES = ErrorKind(  # another try with the same key would fail as we
     "too_many_failures", 429, "requests", "rate_limit_error",
     "Too many requests from this address had no valid API key.", retry="never",
 )
-RESIDENCY_DENIED = ErrorKind(
-    "residency_denied", 403, "invalid_request_error", "permission_error",
-    "No provider of this model computes where this key's calls have to stay.", retry="never",
+RESIDENCY_DENIED = _denied(
+    "residency_denied", "No provider of this model computes where this key's calls have to stay."
 )
+PROMPT_INJECTION = _denied(
+    "prompt_injection", "The request was refused: it has instructions that try to take the model over."
+)
+PII_BLOCKED = _denied("pii_blocked", "The request was refused: it has personal data that this key may not send.")
+CONTENT_VIOLATION = _denied("content_violation", "This was stopped: it has content that this key's policy forbids.")
+TOOL_DENIED = _denied("tool_denied", "The policy of this key forbids the tool.")
+POLICY_DENIED = _denied("policy_denied", "The policy of this key forbids the request.")
 KEY_REVOKED = ErrorKind(
     "key_revoked", 401, "invalid_request_error", "authentication_error",
     "The API key was revoked while it was in use.", retry="never",
 )
-RIGHT_DENIED = ErrorKind(
-    "right_denied", 403, "invalid_request_error", "permission_error",
-    "This key may not do that.", retry="never",
-)
+RIGHT_DENIED = _denied("right_denied", "This key may not do that.")
 CONFLICT = _bad_request("conflict", "There is one of that name already.", status=409)
 RATE_LIMIT_EXCEEDED = ErrorKind(
     "rate_limit_exceeded", 429, "requests", "rate_limit_error",
@@ -138,6 +146,10 @@ LIMITS_UNAVAILABLE = ErrorKind(
     "limits_unavailable", 503, "server_error", "api_error",
     "The limits of this key cannot be told right now.", retry_after_s=1,
 )
+GUARDS_UNAVAILABLE = ErrorKind(
+    "guards_unavailable", 503, "server_error", "api_error",
+    "The request could not be checked now as this key's policy demands.", retry_after_s=1,
+)
 PROVIDER_TIMEOUT = ErrorKind(
     "provider_timeout", 504, "provider_error", "timeout_error",
     "The provider did not answer in time.",
@@ -167,6 +179,11 @@ ERRORS: tuple[ErrorKind, ...] = (
     BUDGET_EXCEEDED,
     RESIDENCY_DENIED,
     RIGHT_DENIED,
+    PROMPT_INJECTION,
+    PII_BLOCKED,
+    CONTENT_VIOLATION,
+    TOOL_DENIED,
+    POLICY_DENIED,
     NOT_FOUND,
     METHOD_NOT_ALLOWED,
     CONFLICT,
@@ -189,6 +206,7 @@ ERRORS: tuple[ErrorKind, ...] = (
     LEDGER_UNAVAILABLE,
     SHUTTING_DOWN,
     LIMITS_UNAVAILABLE,
+    GUARDS_UNAVAILABLE,
     PROVIDER_TIMEOUT,
     GATEWAY_TIMEOUT,
     STREAM_INTERRUPTED,
