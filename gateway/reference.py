@@ -13,7 +13,7 @@ from gateway.core.money import Weight
 from gateway.providers.presets import PRESETS, Preset
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Rule, in_words, later_of, rules_of, variable_of, written
-from gateway.settings.loading import LATER_SECTIONS
+from gateway.settings.policies import PolicyEntry
 from gateway.settings.sections import SCALAR_SECTIONS
 from gateway.settings.sources import HEROKU
 from gateway.telemetry import EVENTS
@@ -71,6 +71,12 @@ _TABLES: tuple[tuple[str, type[Any], str], ...] = (
         "connection may be refused at that part, and what answers say is left is the part's of the worker that "
         "answered. A valid request counts against `rpm`, even if its model is not found (`model_not_found`); one that "
         "is refused for a limit does not.",
+    ),
+    (
+        "policies.NAME",
+        PolicyEntry,
+        "Rules that calls of a key are under which names the policy. Those of the database have the same form "
+        "([policies.md](policies.md)).",
     ),
     (
         "keys.SECRET",
@@ -315,7 +321,7 @@ def _preset_row(preset: Preset) -> tuple[str, ...]:
 
 
 def _later_lines() -> list[str]:
-    lines = [f"- `[{name}]`" for name in LATER_SECTIONS]
+    lines: list[str] = []
     for place, cls, _ in _TABLES:
         lines += _later_rows(place, cls)
     return lines

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal
 
+from gateway.core.guarding import NO_RULES, Rules
+
 Residency = Literal["any", "sg_only", "id_only"]
 Scope = Literal["key", "tenant", "session"]
 Period = Literal["day", "week", "month", "total"]
@@ -121,6 +123,7 @@ class Key:
             a budget or a hard allowance bounds are refused in any case.
         log_bodies: Whether what it sends and gets may be kept, redacted, for as long as the settings say.
         expires_s: Epoch second from which on it is unknown.
+        rules: What its policy, and that of its tenant, ask of its calls.
         revoked_now: Whether its streams under way are to be cut; a key that is merely revoked is not found any more.
     """
 
@@ -137,6 +140,7 @@ class Key:
     log_bodies: bool = False
     expires_s: float | None = None
     revoked_now: bool = False
+    rules: Rules = NO_RULES
 
 
 def session_key(tenant: str, session_id: str) -> str:

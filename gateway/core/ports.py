@@ -13,6 +13,7 @@ from gateway.core.booking import Admission
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import ErrorKind, GatewayError
 from gateway.core.exchange import Answer, Limits, Place
+from gateway.core.guarding import Rules
 from gateway.core.held import Part
 from gateway.core.receipt import Receipt
 
@@ -161,8 +162,8 @@ class Terms(Protocol):
     def is_shipped(self, name: str) -> bool:
         """Whether the tier *name* is one that ships with the gateway, and not the file's own."""
 
-    def check_policy(self, rules: Mapping[str, object]) -> None:
-        """Raises BadTerms: *rules* are none that this version enforces."""
+    def policy(self, rules: Mapping[str, object]) -> Rules:
+        """What a policy's *rules* come to. Raises BadTerms: they are none that this version enforces."""
 
 
 class Counters(Protocol):

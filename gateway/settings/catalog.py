@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from gateway.core.accounts import Budget, Burst, Key, Tier
 from gateway.core.catalog import MEASURED, Catalog, Drain, Model, Provider, Route
+from gateway.core.guarding import NO_RULES
 from gateway.core.money import Price
 from gateway.providers.presets import Preset
 from gateway.providers.sigv4 import Credential, Signer
@@ -23,6 +24,7 @@ from gateway.settings.entries import (
 )
 from gateway.settings.loading import Settings
 from gateway.settings.places import region_of, region_of_route
+from gateway.settings.policies import rules_of_policy
 
 
 def build_catalog(settings: Settings, presets: Mapping[str, Preset]) -> Catalog:
@@ -69,7 +71,9 @@ def build_keys(settings: Settings) -> dict[str, Key]:
             tier,
             entry.region_preference,
             budgets=_budgets(entry),
+            policy=entry.policy,
             when_blind=entry.when_blind,
+            rules=rules_of_policy(settings.policies[entry.policy]) if entry.policy is not None else NO_RULES,
         )
     return keys
 

@@ -19,6 +19,7 @@ _HEADER_SAFE = re.compile(r"[\x21-\x7e]{1,8192}")  # one header line of aiohttp'
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,16}){1,3}-[0-9]{1,2}")
 _REGION = re.compile(r"[A-Za-z0-9-]{1,32}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]{1,253}")  # a name has at most 253 characters (RFC 1035)
+_KIND = re.compile(r"[a-z0-9_]{1,32}")
 _PASSWORD = re.compile(r"(?<=://)[^/?#]*@")
 
 
@@ -140,6 +141,13 @@ def some(items: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(items)) < len(items):
         raise ValueError("a list with an entry twice")
     return items
+
+
+def kinds(items: tuple[str, ...]) -> tuple[str, ...]:
+    """Kinds of findings, at least one."""
+    for item in items:
+        _match(_KIND, item, 'not a list of kinds such as "email"')
+    return some(items)
 
 
 def _match(pattern: re.Pattern[str], text: str, problem: str) -> str:

@@ -38,7 +38,7 @@ def describe(settings: Settings) -> list[Row]:
     for section in (*SCALAR_SECTIONS, "metering"):
         for name, value in _flat(section, getattr(settings, section)):
             rows.append(Row(name, value, settings.origins.get(name, "default")))
-    for section in ("providers", "models", "tiers"):
+    for section in ("providers", "models", "tiers", "policies"):
         for entry_name, entry in getattr(settings, section).items():
             place = beneath(section, entry_name)
             if section == "models":

@@ -302,7 +302,7 @@ class TierEntry:
 class KeyEntry:
     """Who a key belongs to. Limits given here replace those of its tier."""
 
-    LATER: ClassVar = {"policy": None, "prefer_batch": False}
+    LATER: ClassVar = {"prefer_batch": False}
 
     tenant: str = setting("Who it belongs to.", check=checks.label)
     tier: str = setting("Name of a tier in this file, or of one that ships: starter, pro, payg, enterprise.")
@@ -330,13 +330,7 @@ class KeyEntry:
         "in any case.",
         "open",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyEntry:
-    """What calls may hold. Nothing of it is enforced yet, so a policy is a name that says nothing."""
-
-    LATER: ClassVar = {"tools": None, "guardrails": None}
+    policy: str | None = setting("Name of a policy in this file, which its calls are under.", None)
 
 
 # They ship with every file; one of the same name in it takes the whole place of one of these. The figures of `pro` and

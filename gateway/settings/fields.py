@@ -164,6 +164,8 @@ def in_words(hint: Any) -> str:
         return f"one of {_choices(hint)}"
     if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
+        if inner is str:
+            return "a list of texts"
         return "a list of tables" if dataclasses.is_dataclass(inner) else f"a list of {_choices(inner)}"
     if dataclasses.is_dataclass(hint):
         return "a table"

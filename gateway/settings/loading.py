@@ -15,7 +15,8 @@ from gateway.settings import checks
 from gateway.settings.aws import with_account
 from gateway.settings.entries import SHIPPED_TIERS, KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
-from gateway.settings.reader import LATER, Broken, Reader, beneath, good, key_place
+from gateway.settings.policies import PolicyEntry
+from gateway.settings.reader import Broken, Reader, beneath, good, key_place
 from gateway.settings.relations import check_relations
 from gateway.settings.sections import (
     SCALAR_SECTIONS,
@@ -36,8 +37,7 @@ from gateway.settings.sources import HEROKU, Layers, layered
 
 T = TypeVar("T")
 
-_TABLES = ("metering", "providers", "models", "tiers", "keys")
-LATER_SECTIONS = ("policies",)
+_TABLES = ("metering", "providers", "models", "tiers", "policies", "keys")
 # TOML errors quote table names, and those of [keys] are secrets.
 _KEY_IN_TEXT = re.compile(r"anm-[a-z]+-[^\s'\"\])]*")
 
@@ -75,6 +75,7 @@ class Settings:
     providers: Mapping[str, ProviderEntry]
     models: Mapping[str, ModelEntry]
     tiers: Mapping[str, TierEntry]
+    policies: Mapping[str, PolicyEntry]
     keys: Mapping[Secret, KeyEntry]
     written: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -147,7 +148,7 @@ def _is_vital(problem: str) -> bool:
         return True
     if place in HEROKU:
         return HEROKU[place][0] == "storage"
-    return place == section and place.islower() and place not in (*SCALAR_SECTIONS, *_TABLES, *LATER_SECTIONS)
+    return place == section and place.islower() and place not in (*SCALAR_SECTIONS, *_TABLES)
 
 
 def _folder_of(path: str | None) -> Path:
@@ -199,9 +200,7 @@ def _read(
     """The sections and the tables, of which some may be `Broken`, and the reader that knows why."""
     reader = Reader(environ, folder)
     for name in document:
-        if name in LATER_SECTIONS:
-            reader.problem(name, LATER)
-        elif name not in SCALAR_SECTIONS and name not in _TABLES:
+        if name not in SCALAR_SECTIONS and name not in _TABLES:
             reader.unknown(name, name, (*SCALAR_SECTIONS, *_TABLES))
     if isinstance(providers := document.get("providers"), Mapping):
         document = {**document, "providers": with_account(providers, environ, presets)}
@@ -216,6 +215,7 @@ def _read(
         "providers": _entries(reader, ProviderEntry, document, "providers", checks.label),
         "models": _entries(reader, ModelEntry, document, "models", checks.slug),
         "tiers": {**SHIPPED_TIERS} | _entries(reader, TierEntry, document, "tiers", checks.label),
+        "policies": _entries(reader, PolicyEntry, document, "policies", checks.label),
         "keys": _keys(reader, document.get("keys", {})),
     }
     check_relations(reader, scalars, tables, presets)

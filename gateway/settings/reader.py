@@ -111,14 +111,15 @@ class Reader:
 
     def unknown(self, place: str, name: str, known: Iterable[str], spelled: Callable[[str], str] = str) -> None:
         """Note that there is no setting *name*, and which one may be meant, *spelled* as it is where it was written."""
-        near = difflib.get_close_matches(name.lower(), list(known), n=1)
+        near = _near(name, known)
         self.problem(place, f"{_UNKNOWN}; did you mean {spelled(near[0])}?" if near else _UNKNOWN)
 
     def _unknown_in(self, place: str, name: str, item: Given, known: Iterable[str]) -> None:
         """As `unknown`. A table in an entry that users name is most likely the end of a name with a dot."""
-        if isinstance(item.value, Mapping) and "." in place:
+        is_key = place.startswith("keys.")
+        if isinstance(item.value, Mapping) and "." in place and (is_key or not _near(name, known)):
             # What follows the dot of a key is a part of the secret.
-            here = place if place.startswith("keys.") else item.place
+            here = place if is_key else item.place
             self.problem(here, f"{_UNKNOWN} (quote names that have a dot)")
         else:
             variable = partial(variable_of, place)
@@ -202,6 +203,11 @@ class Reader:
         except (OSError, ValueError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else "not plain text"
             raise LookupError(f"the file cannot be read: {reason}") from exc
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """The one of *known* that *name* is most likely to mean, if any."""
+    return difflib.get_close_matches(name.lower(), list(known), n=1)
 
 
 def beneath(place: str, name: str) -> str:

@@ -12,6 +12,7 @@ from gateway.providers.aws import REGIONS
 from gateway.providers.presets import Preset
 from gateway.settings.fields import shown, written
 from gateway.settings.places import region_of, region_of_route
+from gateway.settings.policies import check_policy
 from gateway.settings.reader import Reader, beneath, good, good_rows, key_place
 from gateway.settings.sections import TAIL_S
 
@@ -48,7 +49,9 @@ def check_relations(
     for name, tier in tables["tiers"].items():
         _tier(reader, beneath("tiers", name), good(tier))
     for number, key in enumerate(tables["keys"].values(), start=1):
-        _key(reader, key_place(number), good(key), tables["tiers"])
+        _key(reader, key_place(number), good(key), tables)
+    for name, policy in tables["policies"].items():
+        check_policy(reader, beneath("policies", name), policy)
 
 
 def _exit(reader: Reader, server: Mapping[str, Any]) -> None:
@@ -172,7 +175,9 @@ def _tier(reader: Reader, place: str, tier: Mapping[str, Any]) -> None:
             reader.problem(f"{place}.{name}", f"there is {words}: set {base}, or remove it")
 
 
-def _key(reader: Reader, place: str, key: Mapping[str, Any], tiers: Mapping[str, object]) -> None:
-    if "tier" in key and key["tier"] not in tiers:
-        names = ", ".join(tiers)
-        reader.problem(f"{place}.tier", f"there is no tier {shown(key['tier'])}; there are: {names}")
+def _key(reader: Reader, place: str, key: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+    for name, section in (("tier", "tiers"), ("policy", "policies")):
+        named, known = key.get(name), tables[section]
+        if named is not None and named not in known:
+            names = ", ".join(known) or "none"
+            reader.problem(f"{place}.{name}", f"there is no {name} {shown(named)}; there are: {names}")

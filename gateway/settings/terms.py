@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.core.accounts import BadTerms, Tier
+from gateway.core.guarding import Rules
 from gateway.settings.catalog import tier_of
-from gateway.settings.entries import SHIPPED_TIERS, KeyEntry, PolicyEntry, TierEntry
+from gateway.settings.entries import SHIPPED_TIERS, KeyEntry, TierEntry
 from gateway.settings.fields import rules_of
+from gateway.settings.policies import PolicyEntry, check_policy, rules_of_policy
 from gateway.settings.reader import Broken, Reader
 
 T = TypeVar("T")
@@ -53,9 +55,9 @@ class FileTerms:
         """See `core.ports.Terms`."""
         return self._tiers.get(name) is SHIPPED_TIERS.get(name)
 
-    def check_policy(self, rules: Mapping[str, object]) -> None:
+    def policy(self, rules: Mapping[str, object]) -> Rules:
         """See `core.ports.Terms`."""
-        _read(PolicyEntry, rules)
+        return rules_of_policy(_read(PolicyEntry, rules, check_policy))
 
 
 def _as_written(entry: Any) -> dict[str, object]:
@@ -72,9 +74,11 @@ def _as_written(entry: Any) -> dict[str, object]:
     return table
 
 
-def _read(cls: type[T], table: Mapping[str, Any]) -> T:
+def _read(cls: type[T], table: Mapping[str, Any], check: Callable[[Reader, str, object], None] | None = None) -> T:
     reader = Reader({}, Path())
     entry = reader.table(cls, table, "")
+    if check is not None:
+        check(reader, "", entry)
     if reader.problems or isinstance(entry, Broken):
         split = (problem.partition(": ") for problem in reader.problems)
         raise BadTerms([(place, text) for place, _, text in split])

@@ -165,7 +165,7 @@ class SqlRules:
             NotThere: There is no such tenant.
         """
         now_ms = self._now_ms()
-        self._terms().check_policy(rules)
+        self._terms().policy(rules)
         here = (policies.c.tenant == (tenant or "")) & (policies.c.name == name)
 
         async def step(connection: AsyncConnection) -> Policy:

@@ -261,7 +261,8 @@ def test_what_else_is_wrong_is_passed_over(folder: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "Created the tenant acme, on the tier enterprise.\n")
     assert (folder / "other.db").is_file()
     assert not (folder / "gateway.db").exists()
-    for place in ("server.port: ", "policies: ", "providers.p.preset: ", "tiers.small.rpm: ", "keys.(number 1).tier: "):
+    places = ("server.port: ", "policies.later.tools: ", "providers.p.preset: ", "tiers.small.rpm: ")
+    for place in (*places, "keys.(number 1).tier: "):
         assert place in done.stderr, place
     assert "anm-sk-secret" not in done.stderr
     assert "[storage]" in done.stderr

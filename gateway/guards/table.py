@@ -1,0 +1,15 @@
+"""The guards there are: a row for each, and what makes its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gateway.core.guarding import Engine, GuardName
+
+ENGINES: Mapping[GuardName, Callable[[], Engine]] = {}
+"""How each engine is made. Making one may take a tenth of a second: patterns are compiled and weights read then."""
+
+
+def make_engines() -> Mapping[GuardName, Engine]:
+    """An engine of each guard, in the order in which verdicts are told."""
+    return {name: make() for name, make in ENGINES.items()}

@@ -1,0 +1,115 @@
+"""What a policy may say, in the file and in the database, and the rules that it becomes.
+
+A policy that named a guard which this version has no engine for would be a lie to the operator, so it is refused.
+"""
+
+# ruff: noqa: RUF009 - `setting` makes a dataclass field, as `dataclasses.field` does
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from gateway.core.guarding import DEADLINE_S, GuardMode, GuardName, GuardTerms, Rules
+from gateway.guards.table import ENGINES
+from gateway.settings import checks
+from gateway.settings.fields import setting
+from gateway.settings.reader import LATER, Reader, beneath, good
+
+GUARDS: tuple[GuardName, ...] = get_args(GuardName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GuardEntry:
+    """What is the same for all guards."""
+
+    threshold: float | None = setting(
+        "The score, from 0 to 1, from which on a finding counts; the guard's own by default.", None, bounds=(0, 1)
+    )
+    kinds: tuple[str, ...] | None = setting(
+        "The only kinds of findings that count; all by default.", None, check=checks.kinds
+    )
+    deadline_ms: int = setting(
+        "Milliseconds for all texts of a call. A call that has to pass the guard is refused when they are over, and "
+        "one that is only watched goes on.",
+        int(DEADLINE_S * 1000),
+        bounds=(1, 10_000),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeGuardEntry(_GuardEntry):
+    """A guard that judges a call as a whole."""
+
+    mode: Literal["off", "monitor", "block"] = setting(
+        "`block` refuses the call, `monitor` only says what was found, `off` does not look."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceGuardEntry(_GuardEntry):
+    """A guard whose findings are pieces of a text."""
+
+    mode: GuardMode = setting(
+        "`block` refuses the call, `redact` sends a placeholder such as `[NIK_1]` in the place of each piece, "
+        "`monitor` only says what was found, `off` does not look."
+    )
+    reversible: bool = setting(
+        "With `redact`: whether the caller gets the original back where the answer has its placeholder.", default=False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailsEntry:
+    """The guards that calls have to pass; one that is left out does not look."""
+
+    LATER: ClassVar = {"moderation": None, "response_content": None}
+
+    injection: WholeGuardEntry | None = setting("Instructions that try to take the model over.", None)
+    pii: PieceGuardEntry | None = setting("Personal data: numbers of persons, phones, cards, addresses.", None)
+    content: WholeGuardEntry | None = setting("Violence, self-harm, hate and the like.", None)
+    credentials: PieceGuardEntry | None = setting("Keys, tokens and passwords of machines.", None)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """What calls may hold."""
+
+    LATER: ClassVar = {"tools": None}
+
+    guardrails: GuardrailsEntry | None = setting("What is looked for in calls ([guardrails.md](guardrails.md)).", None)
+
+
+def rules_of_policy(policy: PolicyEntry) -> Rules:
+    """What *policy* asks of calls."""
+    guards: dict[GuardName, GuardTerms] = {}
+    for name in GUARDS:
+        entry = getattr(policy.guardrails, name, None)  # of no table, and of a guard that is for later
+        if entry is not None and entry.mode != "off":
+            guards[name] = GuardTerms(
+                entry.mode,
+                entry.threshold,
+                frozenset(entry.kinds) if entry.kinds is not None else None,
+                getattr(entry, "reversible", False),
+                entry.deadline_ms / 1000,
+            )
+    return Rules(guards)
+
+
+def check_policy(reader: Reader, place: str, policy: object) -> None:
+    """Note what *policy*, which may be `Broken`, asks of guards that there are none of, or that do not do it."""
+    for name, entry in _guards(good(policy)):
+        here = beneath(beneath(place, "guardrails"), name)
+        if entry.get("mode", "off") != "off" and name not in ENGINES:
+            reader.problem(here, LATER)
+        if entry.get("reversible") and entry.get("mode", "redact") != "redact":
+            reader.problem(f"{here}.reversible", 'is for the mode "redact" alone')
+
+
+def _guards(policy: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    guardrails = policy.get("guardrails")
+    if guardrails is not None:
+        for name, entry in good(guardrails).items():
+            if entry is not None:
+                yield name, good(entry)
