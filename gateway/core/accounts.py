@@ -96,13 +96,14 @@ def bounded(tier: Tier, most: Tier) -> Tier:
     classes = [one.classes for one in (tier, most) if one.classes is not None]
     return replace(
         tier,
-        rpm=_lower(tier.rpm, most.rpm),
-        inflight=_lower(tier.inflight, most.inflight),
+        rpm=lower(tier.rpm, most.rpm),
+        inflight=lower(tier.inflight, most.inflight),
         classes=frozenset.intersection(*classes) if classes else None,
     )
 
 
-def _lower(limit: int | None, other: int | None) -> int | None:
+def lower(limit: int | None, other: int | None) -> int | None:
+    """The lower of two limits, of which None is none."""
     return min((each for each in (limit, other) if each is not None), default=None)
 
 

@@ -90,6 +90,7 @@ class GuardTerms(Struct, frozen=True):
         kinds: The only kinds that count; None for all.
         reversible: With `redact`, the caller gets the originals back where the answer has a placeholder.
         deadline_s: For all texts of a call together.
+        or_own: Whether the engine's own threshold counts where it is the lower one: another policy left it at that.
     """
 
     mode: GuardMode = "off"
@@ -97,6 +98,13 @@ class GuardTerms(Struct, frozen=True):
     kinds: frozenset[str] | None = None
     reversible: bool = False
     deadline_s: float = DEADLINE_S
+    or_own: bool = False
+
+    def threshold_of(self, own: float) -> float:
+        """The score from which on a finding counts of an engine whose *own* threshold that is."""
+        if self.threshold is None:
+            return own
+        return min(self.threshold, own) if self.or_own else self.threshold
 
 
 OFF = GuardTerms()
