@@ -1,0 +1,74 @@
+"""A call as pieces, each of which is read on its own: its messages, its tools, and its other members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from gateway.core.call import TOOLS, Call
+from gateway.core.guarding import Role
+from gateway.dialects.hearing import Heard, hear, place_of
+from gateway.wire.splice import Path, splice
+
+_LISTS = ("messages", *TOOLS)
+# Members that are read first, in this order; the others follow in the caller's. So a call that has grown by a turn has
+# what it had before in the order that it had before.
+_FIRST = ("system", *_LISTS)
+# Members by which no text reaches a model: what an answer is to be like, in words of the API.
+_SILENT = frozenset(
+    {"model", "stop", "stop_sequences", "tool_choice", "function_call", "service_tier", "modalities", "include",
+     "reasoning", "reasoning_effort", "thinking", "betas", "stream_options", "logit_bias"}
+)  # fmt: skip
+_DEFINITIONS = frozenset((*TOOLS, "response_format", "output_config", "output_format"))
+_decode_items = msgspec.json.Decoder(list[Raw]).decode
+_MAY_SPEAK = b'"[{'  # what the JSON of a value with a text in it begins with
+
+
+class Piece(Struct, frozen=True):
+    """
+    Attributes:
+        path: The member it is, and where in it: `("messages", 3)`.
+        raw: Its JSON.
+        role: Whose words it is made of, where it does not say so itself.
+    """
+
+    path: Path
+    raw: Raw
+    role: Role
+
+
+def pieces_of(call: Call) -> list[Piece]:
+    """All of *call* that may hold texts, in an order that stays the same when it grows."""
+    fields = call.fields
+    found: list[Piece] = []
+    for name in (*_FIRST, *(name for name in fields if name not in _FIRST)):
+        raw = fields.get(name)
+        if raw is None or name in _SILENT or bytes(raw)[:1] not in _MAY_SPEAK:
+            continue
+        role: Role = "definition" if name in _DEFINITIONS else "system" if name == "system" else "user"
+        if name in _LISTS and bytes(raw)[:1] == b"[":
+            found += [Piece((name, at), item, role) for at, item in enumerate(_decode_items(raw))]
+        else:
+            found.append(Piece((name,), raw, role))
+    return found
+
+
+def texts_of(piece: Piece, call: Call) -> list[Heard]:
+    """The texts of a *piece* of *call*."""
+    return hear(piece.raw, piece.role, call.held)
+
+
+def place_in(piece: Piece, heard: Heard) -> str:
+    """Where a text stands, in the words of whoever wrote the body."""
+    return place_of((*piece.path, *heard.path, *(heard.inner or ())))
+
+
+def with_pieces(call: Call, changed: Mapping[Path, Raw]) -> Call:
+    """*call* with other pieces at some paths."""
+    fields = dict(call.fields)
+    for name in {path[0] for path in changed}:
+        assert isinstance(name, str)
+        fields[name] = splice(fields[name], {path[1:]: raw for path, raw in changed.items() if path[0] == name})
+    return structs.replace(call, fields=fields)
