@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import random
 import signal
 import socket
@@ -34,6 +33,7 @@ from gateway.http.playground import Playground
 from gateway.http.replays import Repeater
 from gateway.http.server import GatewayServer
 from gateway.http.turnstile import Turnstile
+from gateway.ids import RequestIds, new_trace_id
 from gateway.imaging.stills import ProcessStills
 from gateway.loglines import clean
 from gateway.metrics import CONTENT_TYPE as METRICS_TYPE
@@ -105,33 +105,8 @@ def _settle_memory() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-class RequestIds:
-    """Time-ordered and unguessable: 48 bits of milliseconds, 80 of chance, which is fetched for many at a time."""
-
-    _DIGITS = 20
-    _AT_ONCE = 200  # a system call costs 5 us (measured), and these some 2,000 bytes of memory
-
-    def __init__(self) -> None:
-        self._chance = ""
-        self._at = 0
-
-    def new(self) -> str:
-        """The next id. A process forked from this one needs a source of its own."""
-        at, end = self._at, self._at + self._DIGITS
-        if end > len(self._chance):
-            self._chance = os.urandom(self._DIGITS // 2 * self._AT_ONCE).hex()
-            at, end = 0, self._DIGITS
-        self._at = end
-        return f"req_{time.time_ns() // 1_000_000:012x}{self._chance[at:end]}"
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def new_trace_id() -> str:
-    """128 bits, as W3C Trace Context wants them. They only have to differ, so no system call is spent on them."""
-    return f"{random.getrandbits(128):032x}"
 
 
 class App:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.app import RequestIds
+from gateway.ids import RequestIds
 
 
 def test_request_ids_differ_and_are_in_order_of_time() -> None:
