@@ -14,7 +14,7 @@ MAX_MODELS = 100
 MAX_BUDGETS = 16  # each is counted with every call: four periods for each scope are twelve
 MAX_MS = 253_402_300_800_000  # the year 10000
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")  # what models are called
-_MODEL = re.compile(rf"(?:{SLUG.pattern})?\*?(?<=.)")  # one, or with * at its end for any rest
+MODEL = re.compile(rf"(?:{SLUG.pattern})?\*?(?<=.)")  # one, or with * at its end for any rest
 # What tenants, tiers, policies and providers are named by; no other text is looked for in a database.
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NO_LABEL = "not a name of at most 64 letters, digits, dots, dashes and underscores"
@@ -59,7 +59,7 @@ def _label(field: str) -> Callable[[str], Problems]:
 def _models(models: tuple[str, ...]) -> Problems:
     if not 1 <= len(models) <= MAX_MODELS:
         return [("models", f"is not a list of 1 to {MAX_MODELS}")]
-    wrong = (place for place, model in enumerate(models) if _MODEL.fullmatch(model) is None)
+    wrong = (place for place, model in enumerate(models) if MODEL.fullmatch(model) is None)
     return [(f"models[{place}]", "is not a model's name, with * at its end for any rest") for place in wrong]
 
 

@@ -144,6 +144,11 @@ class Key:
     rules: Rules = NO_RULES
 
 
+def may_keep(key: Key) -> bool:
+    """Whether bodies of *key*'s calls may be kept: where the key says so, and no policy says the opposite."""
+    return key.log_bodies and key.rules.calls.log_bodies is not False
+
+
 def session_key(tenant: str, session_id: str) -> str:
     """What a session's spending is counted under: the ids are of the callers' choice, and unique in a tenant only."""
     return sha256(f"{tenant}\0{session_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

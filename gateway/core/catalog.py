@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from msgspec import Raw
 
 from gateway.core.accounts import Key, Residency
+from gateway.core.guarding import CallTerms
 from gateway.core.money import Price, Weight
 
 ProviderType = Literal["cloud_direct", "bedrock", "self_hosted", "local_id"]
@@ -185,11 +186,14 @@ class Catalog:
     modes: Mapping[Mode, Weight]
 
     def visible_to(self, key: Key) -> tuple[Model, ...]:
-        """The models that *key* may use, by its tier and by where they are computed, in catalogue order."""
+        """The models that *key* may use, by tier and policy and by where they are computed, in catalogue order."""
+        terms = key.rules.calls
         return tuple(
             model
             for model in self.models.values()
-            if allows(key, model) and (key.residency == model.residency == "any" or routes_for(key, model))
+            if allows(key, model)
+            and forbidden_by(terms, model) is None
+            and ((key.residency == model.residency == "any" and terms.regions is None) or routes_for(key, model))
         )
 
 
@@ -199,6 +203,14 @@ def allows(key: Key, model: Model) -> bool:
     if classes is not None and model.model_class not in classes:
         return False
     return key.models is None or any(_fits(model.slug, pattern) for pattern in key.models)
+
+
+def forbidden_by(terms: CallTerms, model: Model) -> str | None:
+    """The field of *terms* that does not let *model* be called; None where it may be."""
+    if terms.classes is not None and model.model_class not in terms.classes:
+        return "classes"
+    is_named = all(any(_fits(model.slug, pattern) for pattern in patterns) for patterns in terms.models)
+    return None if is_named else "models"
 
 
 def unknown_models(patterns: Iterable[str], slugs: Collection[str]) -> list[str]:
@@ -211,10 +223,19 @@ def _fits(slug: str, pattern: str) -> bool:
 
 
 def routes_for(key: Key, model: Model) -> tuple[Route, ...]:
-    """The routes of *model* that are within its own and *key*'s residency."""
-    return tuple(route for route in model.routes if is_at_home(route, key.residency, model.residency))
+    """The routes of *model* that are within its own and *key*'s residency, and the regions of its policy."""
+    return tuple(
+        route
+        for route in model.routes
+        if is_at_home(route, key.residency, model.residency) and is_within(route, key.rules.calls)
+    )
 
 
 def is_at_home(route: Route, *residencies: Residency) -> bool:
     """Whether *route* computes where every one of *residencies* wants it. A region that is no known home is none."""
     return all(HOMES[one] in (None, route.provider.region.upper()) for one in residencies)
+
+
+def is_within(route: Route, terms: CallTerms) -> bool:
+    """Whether *route* computes in a region that *terms* allow."""
+    return terms.regions is None or route.provider.region.upper() in terms.regions

@@ -24,6 +24,12 @@ def bound_name(call: Call) -> str:
     return max(bounds, key=bounds.__getitem__, default=_LIMITS[0])
 
 
+def limits_said(call: Call) -> dict[str, int | None]:
+    """Every limit that *call* sets its answers, by member; None for one whose value is not plainly a number."""
+    given = {name: call.fields[name] for name in _LIMITS if name in call.fields}
+    return {name: _number(call, name) for name, raw in given.items() if bytes(raw) != b"null"}
+
+
 def answers_asked(call: Call) -> int:
     """How many answers *call* asks for."""
     return _number(call, _CHOICES) or 1

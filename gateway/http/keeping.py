@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gateway.core.accounts import may_keep
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink
 from gateway.dialects.said import Said
@@ -63,9 +64,10 @@ class BodyWatch:
         self._max_bytes = max_bytes
 
     def through(self, relay: Relay, exchange: Exchange) -> Relay:
-        """*relay*, listened to where the key of *exchange* allows that and its call does not ask for the opposite."""
+        """*relay*, listened to where the key of *exchange* and its policy allow that and its call does not ask for the
+        opposite."""
         call = exchange.call
-        if not exchange.key.log_bodies or call.task != "answer" or bytes(call.fields.get(_STORE, b"")) == b"false":
+        if not may_keep(exchange.key) or call.task != "answer" or bytes(call.fields.get(_STORE, b"")) == b"false":
             return relay
 
         async def run(exchange: Exchange, sink: Sink) -> Answer | None:

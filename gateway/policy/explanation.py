@@ -38,7 +38,7 @@ def explain(catalog: Catalog, key: Key, call: Call, prompt: Assumed = NOTHING) -
     in a process that has just started, nothing runs, no time is known and no breaker is open.
 
     Raises:
-        GatewayError: `model_not_found`.
+        GatewayError: `model_not_found`, `policy_denied`.
     """
     model = find(catalog, key, call.slug)
     choice = consider(model, key, call, prompt.tokens)

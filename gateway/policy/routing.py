@@ -10,19 +10,32 @@ from msgspec import Struct
 
 from gateway.core.accounts import Key, Residency
 from gateway.core.call import Call, tool_members
-from gateway.core.catalog import HOMES, Catalog, Model, Route, Strategy, allows, is_at_home
+from gateway.core.catalog import (
+    HOMES,
+    Catalog,
+    Model,
+    Route,
+    Strategy,
+    allows,
+    forbidden_by,
+    is_at_home,
+    is_within,
+)
 from gateway.core.errors import (
     CONTEXT_LENGTH_EXCEEDED,
     INVALID_REQUEST,
+    POLICY_DENIED,
     RESIDENCY_DENIED,
     ErrorKind,
     GatewayError,
 )
+from gateway.core.guarding import CallTerms
 from gateway.dialects.pairs import is_native
 from gateway.dialects.pictures import may_show
 from gateway.policy.loads import LoadBoard, Standing
 from gateway.policy.suggestions import not_found
 
+_NOWHERE = "No provider of this model computes in a region that this key's policy allows."
 _DOCUMENTS = (b'"document"', b'"file"')  # their pages have tokens that their bytes do not tell
 
 
@@ -68,11 +81,15 @@ def find(catalog: Catalog, key: Key, slug: str) -> Model:
 
     Raises:
         GatewayError: `model_not_found` when there is no such model, or when the key's tier does not include it: the two
-            read alike.
+            read alike. `policy_denied` where only the key's policy does not let it be called.
     """
     model = catalog.models.get(slug)
     if model is None or not allows(key, model):
         raise not_found(catalog, key, slug)
+    field = forbidden_by(key.rules.calls, model)
+    if field is not None:
+        message = f"The policy of this key does not let this model be called: `calls.{field}`."
+        raise GatewayError(POLICY_DENIED, message, param="model")
     return model
 
 
@@ -97,12 +114,12 @@ def consider(model: Model, key: Key, call: Call, tokens: int = 0) -> Choice:
 
 def _is_picky(model: Model, key: Key) -> bool:
     """Whether a call of *key*'s may leave routes of *model*."""
-    return model.is_picky or key.residency != "any"
+    return model.is_picky or key.residency != "any" or key.rules.calls.regions is not None
 
 
 def refusal(choice: Choice) -> GatewayError:
     """What the client is told when every route was left: what those cannot do that it may use, else that it may not."""
-    left = next((left for left in choice.left if left.kind is not RESIDENCY_DENIED), choice.left[0])
+    left = next((left for left in choice.left if left.kind not in (RESIDENCY_DENIED, POLICY_DENIED)), choice.left[0])
     return GatewayError(left.kind, left.message, param=left.param)
 
 
@@ -110,7 +127,8 @@ def _sift(model: Model, key: Key, call: Call, tokens: int) -> tuple[tuple[Route,
     taken: list[Route] = []
     left: list[Left] = []
     for route in model.routes:
-        found = _residency(route, key.residency, model.residency) or _tools(route, model, call)
+        found = _residency(route, key.residency, model.residency) or _region(route, key.rules.calls)
+        found = found or _tools(route, model, call)
         if found is None:
             taken.append(route)
         else:
@@ -127,6 +145,14 @@ def _residency(route: Route, key: Residency, model: Residency) -> Left | None:
             why = f"it computes in {region}, and the {whose} is {residency}: only {HOMES[residency]}"
             return Left(route, why, RESIDENCY_DENIED)
     return None
+
+
+def _region(route: Route, terms: CallTerms) -> Left | None:
+    if is_within(route, terms):
+        return None
+    allowed = ", ".join(sorted(terms.regions or ())) or "nowhere"
+    why = f"it computes in {route.provider.region.upper()}, and the key's policy allows {allowed}"
+    return Left(route, why, POLICY_DENIED, _NOWHERE, "model")
 
 
 def _tools(route: Route, model: Model, call: Call) -> Left | None:

@@ -9,7 +9,7 @@ import datetime
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.core.account_checks import LABEL, NO_LABEL, SLUG
+from gateway.core.account_checks import LABEL, MODEL, NO_LABEL, SLUG
 from gateway.settings.fields import Secret
 from gateway.wire import hops
 
@@ -148,6 +148,18 @@ def kinds(items: tuple[str, ...]) -> tuple[str, ...]:
     for item in items:
         _match(_KIND, item, 'not a list of kinds such as "email"')
     return some(items)
+
+
+def models(items: tuple[str, ...]) -> tuple[str, ...]:
+    """Models' names, at least one, or the beginnings of such."""
+    for item in items:
+        _match(MODEL, item, "not a list of models' names, with * at the end of one for any rest")
+    return some(items)
+
+
+def regions(items: tuple[str, ...]) -> tuple[str, ...]:
+    """Regions, at least one, in the spelling that they are compared in."""
+    return some(tuple([region(item).upper() for item in items]))
 
 
 def _match(pattern: re.Pattern[str], text: str, problem: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 from gateway.core.guarding import DEADLINE_S, GuardMode, GuardName, GuardTerms, Rules
 from gateway.guards.table import ENGINES
 from gateway.settings import checks
+from gateway.settings.call_terms import CallsEntry, terms_of
 from gateway.settings.fields import setting
 from gateway.settings.reader import LATER, Reader, beneath, good
 
@@ -79,6 +80,7 @@ class PolicyEntry:
     LATER: ClassVar = {"tools": None}
 
     guardrails: GuardrailsEntry | None = setting("What is looked for in calls ([guardrails.md](guardrails.md)).", None)
+    calls: CallsEntry | None = setting("What calls may ask for.", None)
 
 
 def rules_of_policy(policy: PolicyEntry) -> Rules:
@@ -94,7 +96,7 @@ def rules_of_policy(policy: PolicyEntry) -> Rules:
                 getattr(entry, "reversible", False),
                 entry.deadline_ms / 1000,
             )
-    return Rules(guards)
+    return Rules(guards, calls=terms_of(policy.calls))
 
 
 def check_policy(reader: Reader, place: str, policy: object) -> None:

@@ -1,4 +1,4 @@
-"""Routing: the slug becomes a model and the routes that can serve this call."""
+"""Routing: the slug becomes a model and the routes that can serve this call, as far as its key's policy goes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from gateway.core.exchange import Answer, Exchange
 from gateway.core.receipt import Receipt
 from gateway.dialects.families import ANY_FAMILY
 from gateway.dialects.prompt_tokens import prompt_tokens_steps
+from gateway.policy.call_terms import bounded
 from gateway.policy.routing import choose, find, length_matters
 
 
 class Choose:
-    """Sets `exchange.model` and `exchange.candidates`."""
+    """Sets `exchange.model` and `exchange.candidates`, and the length of the answer where the policy has to."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -25,6 +26,7 @@ class Choose:
         key, call = exchange.key, exchange.call
         try:
             model = find(self._catalog, key, call.slug)
+            exchange.call = call = bounded(call, key.rules.calls)
             tokens = await _count(call) if length_matters(model, call) else 0
             exchange.model, exchange.candidates = model, choose(model, key, call, tokens)
         except GatewayError as refusal:
