@@ -213,7 +213,7 @@ def demo(host: str | None, port: int | None) -> None:
         except SettingsError as exc:
             click.echo(problems_text(exc), err=True)
             sys.exit(1)
-        with_database(settings.storage, lambda database: seed(database, FileTerms(settings.tiers), now_ms))
+        with_database(settings.storage, lambda database: seed(database, FileTerms.of(settings), now_ms))
         run_single(settings, read, partial(banner, environ))
 
 

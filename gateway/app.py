@@ -146,7 +146,7 @@ class App:
         writer = Writer()
         self._stores = open_stores(
             build_keys(settings),
-            FileTerms(settings.tiers),
+            FileTerms.of(settings),
             database_url=settings.storage.database_url,
             tasks=self._tasks,
             watchers=self._watchers(),
@@ -193,7 +193,7 @@ class App:
 
     def _make_handler(self, door: Door, new_request_id: Callable[[], str], turnstile: Turnstile) -> GatewayHandler:
         settings, stores = self._settings, self._stores
-        desk = open_desk(stores, door, lambda: FileTerms(self._settings.tiers), lambda: self._settings.models, _now_ms)
+        desk = open_desk(stores, door, lambda: FileTerms.of(self._settings), lambda: self._settings.models, _now_ms)
         shelf = open_shelf(settings, stores, self._telemetry, self._tasks, redact=self._redact)
         return GatewayHandler(
             self._site(settings),
@@ -291,7 +291,7 @@ class App:
             log.error(events.INTERNAL_ERROR, exc_info=exc)
             return
         old, self._settings = self._settings, fresh
-        self._stores.keys.replace(keys, FileTerms(fresh.tiers))
+        self._stores.keys.replace(keys, FileTerms.of(fresh))
         self._handler.site = site
         self._upstream.forget()
         self._server.limits = replace(self._server.limits, write_stall_s=fresh.stream.write_stall_s)

@@ -134,7 +134,7 @@ def list_allowances(
 ) -> None:  # fmt: skip
     """Tell what tenants, or TENANT, have used of a month's weighted tokens, and what those beyond come to."""
     settings = stored_or_exit(config)
-    terms, number = FileTerms(settings.tiers), number_of("month", now_ms()) if month is None else month
+    terms, number = FileTerms.of(settings), number_of("month", now_ms()) if month is None else month
 
     async def step(database: Patient) -> list[AllowanceUsed]:
         return await _allowances(SqlAllowances(database, lambda: terms), number, tenant_id)

@@ -53,7 +53,7 @@ def with_database(storage: StorageSettings, step: Callable[[Database], Awaitable
 
 def with_accounts(settings: Stored, step: Callable[[SqlAccounts], Awaitable[T]]) -> T:
     """As `with_database`, with what tenants and keys are changed by; what *step* may not do ends the process too."""
-    terms = FileTerms(settings.tiers)
+    terms = FileTerms.of(settings)
     try:
         return with_database(
             settings.storage,

@@ -162,6 +162,9 @@ class Terms(Protocol):
     def is_shipped(self, name: str) -> bool:
         """Whether the tier *name* is one that ships with the gateway, and not the file's own."""
 
+    def filed_policy(self, name: str) -> Rules | None:
+        """The policy *name* of the file; None where it has none."""
+
     def policy(self, rules: Mapping[str, object]) -> Rules:
         """What a policy's *rules* come to. Raises BadTerms: they are none that this version enforces."""
 

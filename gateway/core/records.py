@@ -39,7 +39,13 @@ CLI = Actor("cli")
 
 
 class Tenant(Struct, frozen=True):
-    """`tier` is the name of one in the database or the file."""
+    """
+    Who keys belong to.
+
+    Attributes:
+        tier: By name, in the database or the file.
+        policy: The one that all of its keys are under besides their own; everybody's of that name, or the file's.
+    """
 
     id: str
     name: str
@@ -48,6 +54,7 @@ class Tenant(Struct, frozen=True):
     created_ms: int
     updated_ms: int
     disabled_ms: int | None
+    policy: str | None = None
 
 
 class KeyRecord(Struct, frozen=True):

@@ -86,13 +86,14 @@ class Stored:
     """What commands need that look after records, whatever else is wrong with the configuration.
 
     Attributes:
-        tiers: Those without a problem.
+        tiers: Those without a problem; so with policies.
         models: The slugs of all models.
         problems: What is wrong with all the rest, which is passed over.
     """
 
     storage: StorageSettings
     tiers: Mapping[str, TierEntry]
+    policies: Mapping[str, PolicyEntry]
     models: frozenset[str]
     problems: tuple[str, ...]
 
@@ -136,8 +137,11 @@ def load_stored(path: str | None, environ: Mapping[str, str], *, presets: Mappin
     vital = [problem for problem in reader.problems if _is_vital(problem)]
     if vital or isinstance(storage, Broken):
         raise SettingsError(vital or reader.problems)
-    tiers = {name: tier for name, tier in tables["tiers"].items() if not isinstance(tier, Broken)}
-    return Stored(storage, tiers, frozenset(tables["models"]), tuple(reader.problems))
+    tiers, policies = (
+        {name: entry for name, entry in tables[section].items() if not isinstance(entry, Broken)}
+        for section in ("tiers", "policies")
+    )
+    return Stored(storage, tiers, policies, frozenset(tables["models"]), tuple(reader.problems))
 
 
 def _is_vital(problem: str) -> bool:

@@ -12,25 +12,28 @@ from gateway.core.guarding import Rules
 from gateway.settings.catalog import tier_of
 from gateway.settings.entries import SHIPPED_TIERS, KeyEntry, TierEntry
 from gateway.settings.fields import rules_of
+from gateway.settings.loading import Settings, Stored
 from gateway.settings.policies import PolicyEntry, check_policy, rules_of_policy
 from gateway.settings.reader import Broken, Reader
 
 T = TypeVar("T")
 
+NONE: Mapping[str, PolicyEntry] = {}
 OWN_LIMITS = frozenset(rules_of(TierEntry)) & frozenset(rules_of(KeyEntry))
 """What a key may have of its own instead of its tier's."""
 
 
 class FileTerms:
-    """
-    The port `Terms` over the tiers of the file.
+    """The port `Terms` over the tiers and policies of the file, each by name."""
 
-    Args:
-        tiers: By name.
-    """
-
-    def __init__(self, tiers: Mapping[str, TierEntry]) -> None:
+    def __init__(self, tiers: Mapping[str, TierEntry], policies: Mapping[str, PolicyEntry] = NONE) -> None:
         self._tiers = {**SHIPPED_TIERS, **tiers}
+        self._policies = {name: rules_of_policy(entry) for name, entry in policies.items()}
+
+    @classmethod
+    def of(cls, settings: Settings | Stored) -> FileTerms:
+        """Those of *settings*."""
+        return cls(settings.tiers, settings.policies)
 
     @property
     def names(self) -> frozenset[str]:
@@ -54,6 +57,10 @@ class FileTerms:
     def is_shipped(self, name: str) -> bool:
         """See `core.ports.Terms`."""
         return self._tiers.get(name) is SHIPPED_TIERS.get(name)
+
+    def filed_policy(self, name: str) -> Rules | None:
+        """See `core.ports.Terms`."""
+        return self._policies.get(name)
 
     def policy(self, rules: Mapping[str, object]) -> Rules:
         """See `core.ports.Terms`."""

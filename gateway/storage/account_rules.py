@@ -13,6 +13,7 @@ from gateway.core.ports import Terms
 from gateway.core.records import Actor, AuditEntry, NotThere, Policy, Taken, TierRecord
 from gateway.storage.account_rows import audit_entry, policy_of, rows_of, write_audit
 from gateway.storage.database import Database, Step
+from gateway.storage.key_rules import EVERYBODYS
 from gateway.storage.tables import audit, keys, policies, tenants, tiers
 
 T = TypeVar("T")
@@ -126,7 +127,7 @@ class SqlRules:
         """Those that *tenant* may use, or all for None, by name and whose they are, behind *after*."""
         statement = select(policies)
         if tenant is not None:
-            statement = statement.where(policies.c.tenant.in_(("", tenant)))
+            statement = statement.where(policies.c.tenant.in_((EVERYBODYS, tenant)))
         if after is not None:
             name, owner = after
             behind = (policies.c.name == name) & (policies.c.tenant > owner)
@@ -145,7 +146,8 @@ class SqlRules:
         Raises:
             NotThere: There is none.
         """
-        statement = select(policies).where(policies.c.name == name, policies.c.tenant.in_(("", tenant or "")))
+        owners = (EVERYBODYS, tenant or EVERYBODYS)
+        statement = select(policies).where(policies.c.name == name, policies.c.tenant.in_(owners))
 
         async def step(connection: AsyncConnection) -> list[Policy]:
             found = await rows_of(connection, statement.order_by(policies.c.tenant.desc()))
@@ -166,7 +168,7 @@ class SqlRules:
         """
         now_ms = self._now_ms()
         self._terms().policy(rules)
-        here = (policies.c.tenant == (tenant or "")) & (policies.c.name == name)
+        here = (policies.c.tenant == (tenant or EVERYBODYS)) & (policies.c.name == name)
 
         async def step(connection: AsyncConnection) -> Policy:
             if tenant is not None and not await rows_of(connection, select(tenants.c.id).where(tenants.c.id == tenant)):
@@ -174,7 +176,7 @@ class SqlRules:
             values = {"rules": dict(rules), "updated_ms": now_ms}
             changed = await connection.execute(update(policies).where(here).values(values))
             if not changed.rowcount:
-                new = {"tenant": tenant or "", "name": name, "created_ms": now_ms, **values}
+                new = {"tenant": tenant or EVERYBODYS, "name": name, "created_ms": now_ms, **values}
                 await connection.execute(insert(policies).values(new))
             action = "policy.updated" if changed.rowcount else "policy.created"
             await write_audit(connection, actor, action, name, tenant=tenant, at_ms=now_ms, details={"rules": rules})
@@ -189,10 +191,10 @@ class SqlRules:
 
         Raises:
             NotThere: There is none.
-            Taken: A key is under it, and gets no other of that name.
+            Taken: A key or a tenant is under it, and gets no other of that name.
         """
         now_ms = self._now_ms()
-        here = (policies.c.tenant == (tenant or "")) & (policies.c.name == name)
+        here = (policies.c.tenant == (tenant or EVERYBODYS)) & (policies.c.name == name)
 
         async def step(connection: AsyncConnection) -> None:
             # All of that name: two that take away one each would both leave the keys to the other's.
@@ -200,16 +202,8 @@ class SqlRules:
             await connection.execute(named.with_for_update())
             if not (await connection.execute(delete(policies).where(here))).rowcount:
                 raise NotThere(f"There is no policy {name}.")
-            # Keys that are left without one: under the name, with neither their tenant's nor everybody's.
-            left = select(keys.c.id).where(
-                keys.c.policy == name,
-                keys.c.revoked_ms.is_(None),
-                ~exists().where(
-                    policies.c.name == name, or_(policies.c.tenant == "", policies.c.tenant == keys.c.tenant)
-                ),
-            )
-            if await rows_of(connection, left.limit(1)):
-                raise Taken(f"There are keys under the policy {name}.")
+            if self._terms().filed_policy(name) is None:
+                await _need_none(connection, name)
             await write_audit(connection, actor, "policy.deleted", name, tenant=tenant, at_ms=now_ms)
 
         await self._change(step)
@@ -236,6 +230,22 @@ class SqlRules:
             return [audit_entry(row) for row in await rows_of(connection, ordered)]
 
         return await self._database.read(step)
+
+
+async def _need_none(connection: AsyncConnection, name: str) -> None:
+    """
+    See that nobody is left without the policy *name*, who is under one of that name.
+
+    Raises:
+        Taken: A key would have neither its tenant's nor everybody's, or a tenant not everybody's.
+    """
+    everybodys = policies.c.tenant == EVERYBODYS
+    for table, given in ((keys, everybodys | (policies.c.tenant == keys.c.tenant)), (tenants, everybodys)):
+        left = select(table.c.id).where(table.c.policy == name, ~exists().where(policies.c.name == name, given))
+        if table is keys:
+            left = left.where(keys.c.revoked_ms.is_(None))
+        if await rows_of(connection, left.limit(1)):
+            raise Taken(f"There are {table.name} under the policy {name}.")
 
 
 def _not_stored(terms: Terms, name: str) -> TierRecord:

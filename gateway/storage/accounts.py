@@ -16,6 +16,7 @@ from gateway.core.ports import Terms
 from gateway.core.records import Actor, KeyDraft, KeyRecord, NotThere, Secret, Taken, Tenant
 from gateway.storage.account_rows import columns_of, key_record, rows_of, tenant_of, write_audit
 from gateway.storage.database import Database, Step
+from gateway.storage.key_rules import EVERYBODYS
 from gateway.storage.tables import keys, policies, tenants, tiers
 
 T = TypeVar("T")
@@ -81,10 +82,10 @@ class SqlAccounts:
 
     async def create_tenant(self, actor: Actor, tenant_id: str, fields: Mapping[str, Any]) -> Tenant:
         """
-        Make the tenant of *fields*: `name`, `tier`, `budgets`.
+        Make the tenant of *fields*: `name`, `tier`, `budgets` and, where it is to have one, `policy`.
 
         Raises:
-            BadTerms: There is no such tier, or a field makes no sense.
+            BadTerms: There is no such tier or policy, or a field makes no sense.
             Taken: There is such a tenant.
         """
         now_ms = self._now_ms()
@@ -93,6 +94,7 @@ class SqlAccounts:
 
         async def step(connection: AsyncConnection) -> Tenant:
             await _tier_of(connection, self._terms(), fields["tier"], {})
+            await _need_policy(connection, self._terms(), fields.get("policy"), (EVERYBODYS,))
             await connection.execute(insert(tenants).values(columns_of(row)))
             await write_audit(
                 connection, actor, "tenant.created", tenant_id, tenant=tenant_id, at_ms=now_ms, details=fields
@@ -110,7 +112,7 @@ class SqlAccounts:
 
         Raises:
             NotThere: There is none.
-            BadTerms: There is no such tier, or a field makes no sense.
+            BadTerms: There is no such tier or policy, or a field makes no sense.
         """
         now_ms = self._now_ms()
         check_fields(changes, now_ms)
@@ -120,6 +122,7 @@ class SqlAccounts:
             named = {name: value for name, value in changes.items() if name != "is_disabled"}
             if "tier" in named:
                 await _tier_of(connection, self._terms(), named["tier"], {})
+            await _need_policy(connection, self._terms(), named.get("policy"), (EVERYBODYS,))
             if "is_disabled" in changes:
                 named["disabled_ms"] = (found.disabled_ms or now_ms) if changes["is_disabled"] else None
             row = columns_of({**named, "updated_ms": now_ms})
@@ -296,12 +299,8 @@ class SqlAccounts:
                 if actor.is_operator:
                     raise BadTerms([(more[0], _NO_TIER)])
                 raise BeyondRights([(more[0], _too_much(own, more[0]))])
-        if "policy" in changed and fields["policy"] is not None:
-            known = select(policies.c.name).where(
-                policies.c.name == fields["policy"], policies.c.tenant.in_(("", tenant))
-            )
-            if not await rows_of(connection, known.with_for_update(read=True)):  # see `_tier_of`
-                raise BadTerms([("policy", f"there is no policy {fields['policy']}")])
+        if "policy" in changed:
+            await _need_policy(connection, self._terms(), fields["policy"], (EVERYBODYS, tenant))
 
 
 async def _given(
@@ -381,3 +380,13 @@ async def _tier_of(connection: AsyncConnection, terms: Terms, name: str, own: Ma
     chosen = select(tiers.c.limits).where(tiers.c.name == name).with_for_update(read=True)
     found = await rows_of(connection, chosen)
     return terms.tier(name, found[0]["limits"] if found else None, own)
+
+
+async def _need_policy(connection: AsyncConnection, terms: Terms, name: str | None, owners: Sequence[str]) -> None:
+    """See that one of *owners*, or the file, has the policy *name*, if it is one. It is kept as `_tier_of` keeps tiers.
+    Raises BadTerms."""
+    if name is None:
+        return
+    known = select(policies.c.name).where(policies.c.name == name, policies.c.tenant.in_(owners))
+    if not await rows_of(connection, known.with_for_update(read=True)) and terms.filed_policy(name) is None:
+        raise BadTerms([("policy", f"there is no policy {name}")])

@@ -9,12 +9,14 @@ from sqlalchemy import RowMapping, Select, func, select
 
 from gateway.core.accounts import Budget, Key, Tier, bounded
 from gateway.core.ports import Terms
+from gateway.storage import key_rules
+from gateway.storage.key_rules import KeyRules
 from gateway.storage.tables import keys, tenants, tiers
 
 
 def select_keys() -> Select[Any]:
-    """Keys, each with what else decides on its limits: `tenant_tier`, `tenant_budgets`, `disabled_ms`, `tier_limits`,
-    which is None where the database has not the tier."""
+    """Keys, each with what else decides on its calls: `tenant_tier`, `tenant_budgets`, `disabled_ms`, `tier_limits`,
+    which is None where the database has not the tier, and what `key_rules` has of its policies."""
     tier = func.coalesce(keys.c.tier, tenants.c.tier)
     return (
         select(
@@ -23,18 +25,22 @@ def select_keys() -> Select[Any]:
             tenants.c.budgets.label("tenant_budgets"),
             tenants.c.disabled_ms,
             tiers.c.limits.label("tier_limits"),
+            *key_rules.columns(),
         )
         .join(tenants, keys.c.tenant == tenants.c.id)
         .join(tiers, tiers.c.name == tier, isouter=True)
+        .join(key_rules.own, key_rules.OWN, isouter=True)
+        .join(key_rules.shared, key_rules.SHARED, isouter=True)
+        .join(key_rules.of_tenant, key_rules.OF_TENANT, isouter=True)
     )
 
 
-def key_of(row: RowMapping, terms: Terms) -> Key:
+def key_of(row: RowMapping, terms: Terms, rules: KeyRules) -> Key:
     """
     The key of a *row* of `select_keys` that is not revoked.
 
     Raises:
-        BadTerms: Its tier is nowhere, or its limits are none that this version knows.
+        BadTerms: Its tier or a policy is nowhere, or has what this version does not know.
     """
     expires_ms = row["expires_ms"]
     return Key(
@@ -50,6 +56,7 @@ def key_of(row: RowMapping, terms: Terms) -> Key:
         when_blind=row["when_blind"],
         log_bodies=row["log_bodies"],
         expires_s=None if expires_ms is None else expires_ms / 1000,
+        rules=rules.of(row),
     )
 
 

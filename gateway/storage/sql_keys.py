@@ -15,6 +15,7 @@ from gateway.core.ports import Terms
 from gateway.storage.database import Database
 from gateway.storage.key_cache import KeyCache
 from gateway.storage.key_rows import key_of, select_keys
+from gateway.storage.key_rules import KeyRules
 from gateway.storage.memory import MemoryKeys
 from gateway.storage.tables import keys
 
@@ -30,10 +31,14 @@ class SqlKeys:
     """
 
     def __init__(self, database: Database, terms: Terms, on_unusable: Callable[[str, str], None]) -> None:
-        self.terms = terms
+        self.use(terms)
         self._database = database
         self._on_unusable = on_unusable
         self._unusable: dict[str, str] = {}  # why, by id; bounded by the keys there are
+
+    def use(self, terms: Terms) -> None:
+        """Take *terms* from now on."""
+        self._terms, self._rules = terms, KeyRules(terms)
 
     async def load(self, digests: Sequence[bytes]) -> Mapping[bytes, Key]:
         """
@@ -56,15 +61,15 @@ class SqlKeys:
         return loaded
 
     def _usable(self, row: RowMapping) -> Key | None:
-        """The key of *row*; None for one that is revoked, of a disabled tenant, or on no tier that there is: without
-        its limits it would have none. Of one whose calls are to be cut nothing but its name is needed."""
+        """The key of *row*; None for one that is revoked, of a disabled tenant, or on a tier or under a policy that is
+        nowhere: without its limits it would have none. Of one whose calls are to be cut only its name is needed."""
         key_id = row["rotated_from"] or row["id"]  # an earlier secret's own id is known to nobody
         if row["revoked_ms"] is not None:
             return Key(key_id, row["tenant"], Tier("revoked"), revoked_now=True) if row["revoked_now"] else None
         if row["disabled_ms"] is not None:
             return None
         try:
-            key = key_of(row, self.terms)
+            key = key_of(row, self._terms, self._rules)
         except BadTerms as exc:
             if self._unusable.get(key_id) != str(exc):
                 self._unusable[key_id] = str(exc)
@@ -93,7 +98,7 @@ class AllKeys:
     def replace(self, table: Mapping[str, Key], terms: Terms) -> None:
         """Take the static keys of *table* and the tiers of *terms* instead; see `MemoryKeys.replace`."""
         self._static.replace(table)
-        self._stored.terms = terms
+        self._stored.use(terms)
         self._cache.invalidate()
 
     def invalidate(self) -> None:

@@ -66,6 +66,7 @@ tenants = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
     Column("disabled_ms", BigInteger, nullable=True),
+    Column("policy", Text, nullable=True),  # by name: everybody's, or the file's; its keys cannot go below it
 )
 
 keys = Table(

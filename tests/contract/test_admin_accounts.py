@@ -33,6 +33,7 @@ async def test_tenant(served: str) -> None:
     assert made == {
         "id": "new", "name": "new", "tier": "small", "created_ms": made["created_ms"],
         "updated_ms": made["created_ms"], "disabled_ms": None, "budgets": [{**budget, "limit_usd": "500.000000"}],
+        "policy": None,
     }  # fmt: skip
     assert (changed["name"], changed["tier"], changed["disabled_ms"]) == ("New", "small", made["created_ms"])
     assert [tenant["id"] for tenant in listed["data"]] == ["acme", "house", "new", "umbrella"]
@@ -326,6 +327,52 @@ async def test_policies(served: str) -> None:
     assert everybodys == (404, "not_found", None)
     assert wrong == (400, "invalid_request", "rules.tools")
     assert in_use == (409, "conflict", None)
+
+
+async def test_rules_with_fractions(served: str) -> None:
+    """A threshold is a number like any other; what is none, or is out of bounds, is told by its place."""
+    guard = {"mode": "off", "threshold": 0.75}
+    async with administered(served) as api:
+        put = await api.json("PUT", "policies/p", {"rules": {"guardrails": {"injection": guard}}})
+        shown = await api.json("GET", "policies/p")
+        wrong = [
+            await api.refusal("PUT", "policies/p", {"rules": rules})
+            for rules in (
+                {"guardrails": {"injection": {**guard, "threshold": 1.5}}},
+                {"calls": {"max_tokens": 0.5}},
+                {"calls": {"models": [1.5]}},
+            )
+        ]
+        huge = await api.door.ask(
+            "policies/p", api.keys["acme", "manage"].text, "PUT", b'{"rules":{"calls":{"max_tokens":1e999}}}'
+        )
+
+    assert put["rules"] == shown["rules"] == {"guardrails": {"injection": guard}}
+    places = ("rules.guardrails.injection.threshold", "rules.calls.max_tokens", "rules.calls.models")
+    assert wrong == [(400, "invalid_request", place) for place in places]
+    assert huge.status == 400
+
+
+async def test_the_policy_of_a_tenant(served: str) -> None:
+    """Operators put a tenant under one of everybody's and take it away again; its managers see it, and cannot change
+    it, nor what it says."""
+    async with administered(served) as api:
+        await api.json("PUT", "policies/house", {"rules": {"calls": {"max_tokens": 100}}}, **OPERATOR)
+        missing = await api.refusal("PATCH", "tenants/acme", {"policy": "none"}, **OPERATOR)
+        put = await api.json("PATCH", "tenants/acme", {"policy": "house"}, **OPERATOR)
+        made = await api.json("POST", "tenants", {"id": "new", "tier": "small", "policy": "house"}, **OPERATOR)
+        seen = await api.json("GET", "tenants/acme")
+        denied = await api.refusal("PATCH", "tenants/acme", {"policy": None})
+        everybodys = await api.refusal("PUT", "policies/house?tenant=umbrella", {"rules": {}})
+        in_use = await api.refusal("DELETE", "policies/house", **OPERATOR)
+        taken = await api.json("PATCH", "tenants/acme", {"policy": None}, **OPERATOR)
+
+    assert missing == (400, "invalid_request", "policy")
+    assert put["policy"] == made["policy"] == seen["policy"] == "house"
+    assert denied == (403, "right_denied", None)
+    assert everybodys == (404, "not_found", None)
+    assert in_use == (409, "conflict", None)
+    assert taken["policy"] is None
 
 
 async def test_two_who_make_the_same(served: str) -> None:

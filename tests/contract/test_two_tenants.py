@@ -80,7 +80,7 @@ async def fill(api: Administered) -> None:
 
     await api.database.write(step)
     rules = SqlRules(api.database, lambda: TERMS, now_ms=api.clock.now_ms)
-    await rules.put_policy(Actor(CANARY), VICTIM, POLICY, {})
+    await rules.put_policy(Actor(CANARY), VICTIM, POLICY, {"calls": {"models": [f"{CANARY}-model"]}})
     await rules.put_tier(CLI, CANARY, {})
 
 

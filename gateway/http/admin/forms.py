@@ -33,6 +33,7 @@ class NewTenant(Struct, forbid_unknown_fields=True):
     tier: str
     name: str | None = None
     budgets: tuple[BudgetForm, ...] = ()
+    policy: str | None = None
 
 
 class TenantChange(Struct, forbid_unknown_fields=True):
@@ -42,6 +43,7 @@ class TenantChange(Struct, forbid_unknown_fields=True):
     tier: str | UnsetType = UNSET
     budgets: tuple[BudgetForm, ...] | UnsetType = UNSET
     is_disabled: bool | UnsetType = UNSET
+    policy: str | UnsetType | None = UNSET
 
 
 class KeyFields(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -104,11 +106,21 @@ def given(form: Struct, scopes: tuple[Scope, ...] = ()) -> dict[str, Any]:
     fields = {name: value for name, value in structs.asdict(form).items() if value is not UNSET}
     if "budgets" in fields:
         fields["budgets"] = tuple(_budget(place, budget, scopes) for place, budget in enumerate(fields["budgets"]))
-    for name in ("limits", "rules"):
-        place = _fraction_in(fields.get(name), name)
-        if place is not None:
-            raise _wrong(place, "is not a whole number")
+    place = _fraction_in(fields.get("limits"), "limits")
+    if place is not None:
+        raise _wrong(place, "is not a whole number")
+    if "rules" in fields:
+        fields["rules"] = _numbers(fields["rules"])
     return fields
+
+
+def _numbers(value: Any) -> Any:
+    """*value* with the numbers themselves where they have a fraction; none of a body is beyond what they can be."""
+    if isinstance(value, dict):
+        return {name: _numbers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_numbers(member) for member in value]
+    return float(bytes(value)) if isinstance(value, Raw) else value
 
 
 def _fraction_in(value: object, place: str) -> str | None:
