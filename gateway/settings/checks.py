@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import datetime
 import re
+from math import isfinite
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.core.account_checks import LABEL, MODEL, NO_LABEL, SLUG
+from gateway.core.globs import MAX_GLOB_CHARS
 from gateway.settings.fields import Secret
 from gateway.wire import hops
 
@@ -20,6 +22,7 @@ _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,16}){1,3}-[0-9]{1,2}")
 _REGION = re.compile(r"[A-Za-z0-9-]{1,32}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]{1,253}")  # a name has at most 253 characters (RFC 1035)
 _KIND = re.compile(r"[a-z0-9_]{1,32}")
+MAX_GLOBS = 256  # every name is held against each of them
 _PASSWORD = re.compile(r"(?<=://)[^/?#]*@")
 
 
@@ -160,6 +163,36 @@ def models(items: tuple[str, ...]) -> tuple[str, ...]:
 def regions(items: tuple[str, ...]) -> tuple[str, ...]:
     """Regions, at least one, in the spelling that they are compared in."""
     return some(tuple([region(item).upper() for item in items]))
+
+
+def glob(text: str) -> str:
+    """What names or values are matched with."""
+    if not text or len(text) > MAX_GLOB_CHARS or not text.isprintable():
+        raise ValueError(f"not a glob of 1 to {MAX_GLOB_CHARS} printable characters")
+    return text
+
+
+def globs(items: tuple[str, ...]) -> tuple[str, ...]:
+    """Some globs."""
+    if len(items) > MAX_GLOBS:
+        raise ValueError(f"a list of more than {MAX_GLOBS} globs")
+    for item in items:
+        glob(item)
+    return some(items)
+
+
+def path(text: str) -> str:
+    """Where a value is found in an object."""
+    if len(text) > MAX_GLOB_CHARS or not text.isprintable() or not all(text.split(".")):
+        raise ValueError('not a path such as "order.amount" or "files.*"')
+    return text
+
+
+def finite(number: float) -> float:
+    """A number that others can be compared with."""
+    if not isfinite(number):
+        raise ValueError("not a number that others can be compared with")
+    return number
 
 
 def _match(pattern: re.Pattern[str], text: str, problem: str) -> str:

@@ -17,6 +17,7 @@ from gateway.settings import checks
 from gateway.settings.call_terms import CallsEntry, terms_of
 from gateway.settings.fields import setting
 from gateway.settings.reader import LATER, Reader, beneath, good
+from gateway.settings.tool_terms import ToolsEntry, check_tools, tool_terms
 
 GUARDS: tuple[GuardName, ...] = get_args(GuardName)
 
@@ -77,10 +78,9 @@ class GuardrailsEntry:
 class PolicyEntry:
     """What calls may hold."""
 
-    LATER: ClassVar = {"tools": None}
-
     guardrails: GuardrailsEntry | None = setting("What is looked for in calls ([guardrails.md](guardrails.md)).", None)
     calls: CallsEntry | None = setting("What calls may ask for.", None)
+    tools: ToolsEntry | None = setting("Which tools may be offered and called ([policies.md](policies.md)).", None)
 
 
 def rules_of_policy(policy: PolicyEntry) -> Rules:
@@ -96,7 +96,7 @@ def rules_of_policy(policy: PolicyEntry) -> Rules:
                 getattr(entry, "reversible", False),
                 entry.deadline_ms / 1000,
             )
-    return Rules(guards, calls=terms_of(policy.calls))
+    return Rules(guards, tools=tool_terms(policy.tools), calls=terms_of(policy.calls))
 
 
 def check_policy(reader: Reader, place: str, policy: object) -> None:
@@ -107,6 +107,8 @@ def check_policy(reader: Reader, place: str, policy: object) -> None:
             reader.problem(here, LATER)
         if entry.get("reversible") and entry.get("mode", "redact") != "redact":
             reader.problem(f"{here}.reversible", 'is for the mode "redact" alone')
+    if (tools := good(policy).get("tools")) is not None:
+        check_tools(reader, beneath(place, "tools"), good(tools))
 
 
 def _guards(policy: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
