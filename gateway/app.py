@@ -41,6 +41,7 @@ from gateway.metrics import MetricsRecorder
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
 from gateway.pipeline.services import Clock, Services
+from gateway.pipeline.stages.abide import Abide
 from gateway.pipeline.stages.admit import Admit, Refuse
 from gateway.pipeline.stages.choose import Choose
 from gateway.pipeline.stages.measure import Measure
@@ -57,8 +58,8 @@ from gateway.rules import (
     breaker_rules,
     budget_rules,
     deadlines,
-    fixed_at_start,
     idempotency_rules,
+    kept_from_start,
     picture_rules,
     room,
     secrets,
@@ -298,8 +299,7 @@ class App:
         routes = {route.id for model in site.catalog.models.values() for route in model.routes}
         self._board.keep(routes)
         self._loads.keep(routes)
-        before, after = fixed_at_start(old), fixed_at_start(fresh)
-        kept = [name for name, value in after.items() if before[name] != value]
+        kept = kept_from_start(old, fresh)
         log.info(events.SETTINGS_RELOADED, models=len(site.catalog.models), restart_needed_for=kept)
 
     async def _drain(self, servers: list[asyncio.Server]) -> None:
@@ -363,13 +363,13 @@ class App:
         catalog = build_catalog(settings, PRESETS)
         services = self._services(settings, catalog)
         # Order: what a call may cost has to be known for its admission, so its model comes before, and what is wrong
-        # with it is told behind: a flood of misspelt models is limited too. Pictures come last: what is done with them
-        # depends on the model and its routes, and may be much.
+        # with it is told behind: a flood of misspelt models, or of denied tools, is limited too. Pictures come last:
+        # what is done with them depends on the model and its routes, and may be much.
         times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
         works = PictureWorks(self._fetcher, self._stills, picture_rules(settings), times)
         admit = Admit(self._stores.counters, _CLOCK, admission_rules(settings, catalog), self._metrics.decided)
         record = Record(self._journal, services.tariff, _CLOCK)
-        stages = (Choose(catalog), Measure(), admit, Refuse(), CheckPictures(works), record)
+        stages = (Choose(catalog), Measure(), admit, Refuse(), Abide(), CheckPictures(works), record)
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),

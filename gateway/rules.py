@@ -51,6 +51,12 @@ def fixed_at_start(settings: Settings) -> dict[str, object]:
     }
 
 
+def kept_from_start(old: Settings, fresh: Settings) -> list[str]:
+    """The settings that a reload cannot change and that are others in *fresh*."""
+    before = fixed_at_start(old)
+    return [name for name, value in fixed_at_start(fresh).items() if before[name] != value]
+
+
 def breaker_rules(settings: Settings) -> BreakerRules:
     upstream = settings.upstream
     return BreakerRules(

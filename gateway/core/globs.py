@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from functools import lru_cache
 
 MAX_GLOB_CHARS = 256  # twice the longest name that a provider takes
@@ -17,15 +16,14 @@ MAX_GLOB_CHARS = 256  # twice the longest name that a provider takes
 _IGNORED = frozenset(("Cf", "Mn", "Me"))  # zero-width and tag characters, joiners, accents, variation selectors
 
 
-def is_one_of(text: str, globs: Sequence[str]) -> bool:
+def is_one_of(text: str, globs: tuple[str, ...]) -> bool:
     """Whether *text* matches one of *globs* to the letter."""
-    return any(_pattern(glob).match(text) is not None for glob in globs)
+    return _pattern(globs).match(text) is not None
 
 
-def is_like_one_of(text: str, globs: Sequence[str]) -> bool:
+def is_like_one_of(text: str, globs: tuple[str, ...]) -> bool:
     """Whether *text* matches one of *globs*, be it only in another case, width or with characters that nobody sees."""
-    folded = fold(text)
-    if any(_pattern(fold(glob)).match(folded) is not None for glob in globs):
+    if _pattern(_all_folded(globs)).match(fold(text)) is not None:
         return True
     return not text.isascii() and is_one_of(text, globs)  # a `?` may be for a character that folds into two
 
@@ -44,15 +42,25 @@ def _folded(character: str) -> str:
     return "".join(kept).casefold()
 
 
-@lru_cache(maxsize=8192)
-def _pattern(glob: str) -> re.Pattern[str]:
-    """Each piece behind a `*` is taken where it is found first and given up never: later ones have the more room."""
+@lru_cache(maxsize=1024)
+def _all_folded(globs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(fold, globs))
+
+
+@lru_cache(maxsize=1024)
+def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
+    """Of none of them, one that matches nothing."""
+    return re.compile("|".join(map(_one, globs)) or r"(?!)", re.DOTALL)
+
+
+def _one(glob: str) -> str:
+    """Each piece behind a `*` is taken where it is found first and never given up: later ones have the more room."""
     first, *pieces = [_piece(piece) for piece in glob.split("*")]
     if not pieces:
-        return re.compile(first + r"\Z", re.DOTALL)
+        return rf"{first}\Z"
     *between, last = pieces
     found = "".join(f"(?>.*?{piece})" for piece in between if piece)
-    return re.compile(f"{first}{found}.*{last}\\Z", re.DOTALL)
+    return rf"{first}{found}.*{last}\Z"
 
 
 def _piece(text: str) -> str:

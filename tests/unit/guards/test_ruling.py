@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.guarding import ArgumentRule, ToolTerms
-from gateway.guards.ruling import MAX_ARGUMENT_BYTES, Tool, judge_call, judge_offer, judge_tool
+from gateway.guards.ruling import MAX_ARGUMENT_BYTES, Offer, Tool, judge_call, judge_offer, judge_tool
 
 PAY = Tool(("pay",))
 MORE = "is more than the policy allows"
@@ -132,9 +132,26 @@ def test_a_tool_that_runs_elsewhere() -> None:
     """What runs before its call is seen may not be offered where its arguments are ruled."""
     terms = ToolTerms(arguments=(rule(maximum=1),))
 
-    assert judge_offer(PAY, terms) is None
-    assert judge_offer(Tool(("pay",), runs_there=True), terms) is not None
-    assert judge_offer(Tool(("look",), runs_there=True), terms) is None
+    assert judge_offer(Offer("", PAY), terms) is None
+    assert judge_offer(Offer("", Tool(("pay",), runs_there=True)), terms) is not None
+    assert judge_offer(Offer("", Tool(("look",), runs_there=True)), terms) is None
+
+
+@pytest.mark.parametrize(
+    ("terms", "allowed"),
+    [
+        (ToolTerms((("mcp__hub__*",),)), True),
+        (ToolTerms((("*",),)), True),
+        (ToolTerms((("mcp__hub__read",),)), False),
+        (ToolTerms((("*",),), ("drop",)), False),
+        (ToolTerms(arguments=(rule(maximum=1),)), False),
+    ],
+)
+def test_tools_whose_names_are_not_told(terms: ToolTerms, allowed: bool) -> None:
+    """They may be offered only where the policy allows any that there could be."""
+    offer = Offer("", Tool(("mcp__hub__*",), runs_there=True), and_others=True)
+
+    assert (judge_offer(offer, terms) is None) is allowed
 
 
 @pytest.mark.fuzz
@@ -150,7 +167,7 @@ def test_no_value_beyond_a_bound_passes(members: dict[str, object], most: int) -
 HOSTILE = {
     "long": '{"amount": "' + "a" * (MAX_ARGUMENT_BYTES - 20) + '"}',
     "accents": '{"amount": "' + "\u0301\u0316" * (MAX_ARGUMENT_BYTES // 4 - 10) + '"}',
-    "many": '{"a": [' + ",".join(['{"amount":1}'] * 10_000) + "]}",
+    "many": '{"a": [' + ",".join(['{"amount":1}'] * 4_900) + "]}",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
 
 from gateway.aio import Tasks
@@ -63,6 +64,22 @@ def elapsed_s() -> float:
 async def at(second: float) -> None:
     """Wait until *second* of the test."""
     await asyncio.sleep(second - elapsed_s())
+
+
+async def turns_during(step: Awaitable[object]) -> int:
+    """How often the loop turns for others until *step* is done."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(turn())
+    await step
+    other.cancel()
+    return turns
 
 
 def route(

@@ -1,0 +1,116 @@
+"""Rules for tools in the running gateway: what may be offered, and what an answer may call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.support.client import Reply
+from tests.support.config import CANARY, Config, standard
+from tests.support.frames import chat, messages
+from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
+from tests.support.provider import FakeProvider
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("tools")]
+
+KEY_RULED = f"anm-sk-{CANARY}-ruled"
+RULES = {
+    "allow": ["read", "pay", "drop_*", "mcp__hub__*"],
+    "deny": ["drop_*"],
+    "arguments": [{"tool": "pay", "path": "amount", "max": 100, "required": True}],
+}
+COUNT = f"{MESSAGES}/count_tokens"
+PLAYGROUND = "/anoman/v1/playground/run"
+
+
+@dataclass
+class Place:
+    gateway: Gateway
+    provider: FakeProvider
+
+    async def post(self, path: str, payload: dict[str, Any]) -> Reply:
+        return await self.gateway.client(KEY_RULED).request("POST", path, payload)
+
+    async def row(self, reply: Reply) -> dict[str, Any]:
+        """The line that tells how *reply*'s request ended."""
+        request_id = reply.headers.get("x-request-id")
+        return await self.gateway.line(lambda line: line.get("request_id") == request_id and "outcome" in line)
+
+
+def config(base_url: str) -> Config:
+    out = standard(base_url)
+    out["policies"] = {"tools": {"tools": RULES}}
+    out["keys"][KEY_RULED] = {"tenant": "ruled", "tier": "enterprise", "policy": "tools"}
+    return out
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_place() -> AsyncIterator[Place]:
+    async with FakeProvider() as provider, Gateway(config(provider.base_url), flags=PLAIN) as gateway:
+        yield Place(gateway, provider)
+
+
+@pytest.fixture
+def place(module_place: Place) -> Place:
+    module_place.provider.requests.clear()
+    return module_place
+
+
+def function(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+def asked(path: str, *names: str, stream: bool = False) -> dict[str, Any]:
+    """A request of *path* that offers the tools *names*."""
+    if path == CHAT:
+        return chat("m", stream=stream, tools=[function(name) for name in names])
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+    if path == COUNT:
+        return {"model": "claude", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+    return messages("claude", stream=stream, tools=tools)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, COUNT])
+async def test_a_denied_definition(place: Place, path: str, stream: bool) -> None:
+    """It is a plain 403 that names its place, whatever was asked for; no provider hears of it, and it costs nothing."""
+    reply = await place.post(path, asked(path, "read", "drop_all", stream=stream))
+    row = await place.row(reply)
+
+    error = reply.json["error"]
+    assert (reply.status, error["code"], reply.headers.get("x-should-retry")) == (403, "tool_denied", "false")
+    assert error["message"] == "tools[1]: The tool is not allowed: the policy denies its name."
+    assert error["type"] == ("invalid_request_error" if path == CHAT else "permission_error")
+    assert (row["outcome"], row["status"], row["error_code"]) == ("rejected", 403, "tool_denied")
+    assert (row["attempts"], row["cost_usd"], place.provider.requests) == ([], "0.000000", [])
+
+
+async def test_an_unknown_definition(place: Place) -> None:
+    """Where there is a list of what is allowed, nothing else is; the error repeats no name."""
+    reply = await place.post(CHAT, asked(CHAT, "delete_everything"))
+
+    assert (reply.status, reply.json["error"]["param"]) == (403, "tools[0]")
+    assert b"delete_everything" not in reply.body
+
+
+async def test_a_panel(place: Place) -> None:
+    """A run of the playground is under the same rules."""
+    panels = [{"id": "a", "model": "m", "tools": [function("drop_all")]}]
+
+    reply = await place.post(PLAYGROUND, {**chat("m", stream=False), "panels": panels})
+
+    assert (reply.status, reply.json["error"]["code"]) == (403, "tool_denied")
+
+
+async def test_a_server_whose_tools_are_not_named(place: Place) -> None:
+    """What it has could be denied, and would run before it is seen."""
+    payload = messages("claude", mcp_servers=[{"type": "url", "url": "https://hub.test", "name": "hub"}])
+
+    reply = await place.post(MESSAGES, payload)
+
+    assert reply.status == 403
+    assert reply.json["error"]["message"].startswith("mcp_servers[0].tool_configuration.allowed_tools: ")
