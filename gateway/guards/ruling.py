@@ -1,8 +1,8 @@
 """
 Which tools may be offered and called, and with what arguments: a policy's `ToolTerms` applied to one tool.
 
-What is allowed has to match to the letter; what is denied may not match in any case, width or invisible character. A
-reason names the rule and the place that it is about, never a name or a value.
+What is allowed has to match to the letter; what is denied may not match in whatever a name can be dressed in. A reason
+names the rule and the place that it is about, never a name or a value.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from gateway.core.globs import fold, is_like_one_of, is_one_of
 from gateway.core.guarding import ArgumentRule, ToolTerms
+from gateway.guards.globs import in_any_spelling, is_like_one_of, is_one_of
 from gateway.wire.body import BadBody, BodyLimits, parse_object
 from gateway.wire.values import decode_values
 
@@ -128,7 +128,7 @@ class _Tree:
             values = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
             yield from ((value, exact) for value in values)
         elif isinstance(node, dict):
-            for name, value in self._folded(node).get(fold(part), ()):
+            for name, value in self._folded(node).get(in_any_spelling(part), ()):
                 yield value, exact and name == part
 
     def _folded(self, node: dict[str, object]) -> dict[str, list[tuple[str, object]]]:
@@ -136,7 +136,7 @@ class _Tree:
         if found is None:
             found = self._members[id(node)] = {}
             for name, value in node.items():
-                found.setdefault(fold(name), []).append((name, value))
+                found.setdefault(in_any_spelling(name), []).append((name, value))
         return found
 
 

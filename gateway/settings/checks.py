@@ -11,7 +11,7 @@ from math import isfinite
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.core.account_checks import LABEL, MODEL, NO_LABEL, SLUG
-from gateway.core.globs import MAX_GLOB_CHARS
+from gateway.guards.globs import MAX_GLOB_CHARS
 from gateway.settings.fields import Secret
 from gateway.wire import hops
 

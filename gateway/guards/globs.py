@@ -8,12 +8,11 @@ what is allowed has to be meant, and what is denied must not slip through by ano
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import lru_cache
 
-MAX_GLOB_CHARS = 256  # twice the longest name that a provider takes
+from gateway.guards.folding import fold
 
-_IGNORED = frozenset(("Cf", "Mn", "Me"))  # zero-width and tag characters, joiners, accents, variation selectors
+MAX_GLOB_CHARS = 256  # twice the longest name that a provider takes
 
 
 def is_one_of(text: str, globs: tuple[str, ...]) -> bool:
@@ -22,29 +21,20 @@ def is_one_of(text: str, globs: tuple[str, ...]) -> bool:
 
 
 def is_like_one_of(text: str, globs: tuple[str, ...]) -> bool:
-    """Whether *text* matches one of *globs*, be it only in another case, width or with characters that nobody sees."""
-    if _pattern(_all_folded(globs)).match(fold(text)) is not None:
+    """Whether *text* matches one of *globs*, be it only in another case, or dressed otherwise."""
+    if _pattern(_all_folded(globs)).match(in_any_spelling(text)) is not None:
         return True
     return not text.isascii() and is_one_of(text, globs)  # a `?` may be for a character that folds into two
 
 
-def fold(text: str) -> str:
-    """*text* in the spelling that it has in common with those that look or compare like it."""
-    if text.isascii():
-        return text.lower().strip()
-    return "".join(map(_folded, text)).strip()
-
-
-@lru_cache(maxsize=8192)
-def _folded(character: str) -> str:
-    """By itself: normalising a whole text sorts its accents, which took 8 s for 200 KB of them (measured)."""
-    kept = [one for one in unicodedata.normalize("NFKD", character) if unicodedata.category(one) not in _IGNORED]
-    return "".join(kept).casefold()
+def in_any_spelling(text: str) -> str:
+    """*text* in the spelling that it has in common with all that look or compare like it."""
+    return fold(text).text.strip()
 
 
 @lru_cache(maxsize=1024)
 def _all_folded(globs: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(fold, globs))
+    return tuple(map(in_any_spelling, globs))
 
 
 @lru_cache(maxsize=1024)
