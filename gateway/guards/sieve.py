@@ -1,0 +1,174 @@
+"""What the guards of an answer find in a piece of it, what counts of that, and what it comes to in the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from gateway.core.guarding import Check, Engine, GuardMode, GuardName, GuardTerms, Status, Text, Verdict
+
+VALUE_CHARS = 512  # by which values are told apart
+_PLACEHOLDER = re.compile(r"\[([A-Z0-9_]{1,64})_(\d{1,9})\]")
+_MASKABLE: frozenset[GuardName] = frozenset(("pii", "credentials"))  # their findings are pieces, of others the whole is
+
+
+class Span(NamedTuple):
+    """
+    A piece of a text that counts.
+
+    Attributes:
+        stops: Whether the answer ends in front of it; else it is masked.
+    """
+
+    start: int
+    end: int
+    kind: str
+    score: float
+    stops: bool
+
+
+class Eye(Struct, frozen=True):
+    """An engine, and what counts of what it sees."""
+
+    engine: Engine
+    threshold: float
+    kinds: frozenset[str] | None
+    mode: GuardMode
+
+    @property
+    def name(self) -> GuardName:
+        """The guard's."""
+        return self.engine.name
+
+
+def never_late() -> None:
+    """The check of scans that are too short to be late."""
+
+
+def make_eyes(engines: Iterable[Engine], mode: GuardMode, terms: Mapping[GuardName, GuardTerms]) -> tuple[Eye, ...]:
+    """
+    Those of *engines* as an answer is looked at with in *mode*.
+
+    Args:
+        terms: A policy's words on calls: its thresholds and kinds are those of answers too.
+    """
+    eyes = []
+    for engine in engines:
+        said = terms.get(engine.name, GuardTerms())
+        threshold = engine.threshold if said.threshold is None else said.threshold
+        strict: GuardMode = "block" if mode == "redact" and engine.name not in _MASKABLE else mode
+        eyes.append(Eye(engine, threshold, said.kinds, strict))
+    return tuple(eyes)
+
+
+class Masks:
+    """
+    Placeholders for what is masked: the same for the same value, with numbers of their own.
+
+    Args:
+        taken: Placeholders that mean something else already.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._known: dict[tuple[str, str], str] = {}
+        self._last: dict[str, int] = {}
+        for placeholder in taken:
+            if (found := _PLACEHOLDER.fullmatch(placeholder)) is not None:
+                kind = found[1]
+                self._last[kind] = max(self._last.get(kind, 0), int(found[2]))
+
+    def mask(self, kind: str, value: str) -> str:
+        """What stands for *value*: `[EMAIL_1]`. Of long ones the beginning decides, as no more of them may be kept."""
+        value = value[:VALUE_CHARS]
+        known = self._known.get((kind, value))
+        if known is None:
+            name = kind.upper()
+            number = self._last[name] = self._last.get(name, 0) + 1
+            known = self._known[kind, value] = f"[{name}_{number}]"
+        return known
+
+
+class Sieve:
+    """
+    The eyes of one answer, for all its texts, and the tally of what they saw.
+
+    Args:
+        check: Raises where the time of a long scan is over.
+
+    Attributes:
+        stopped: Whether the answer may not go on.
+        broken: Whether an engine failed; `stopped` too, where the answer had to pass it.
+    """
+
+    def __init__(self, eyes: Sequence[Eye], masks: Masks, check: Check = never_late) -> None:
+        self._eyes = list(eyes)
+        self._check = check
+        self._counts: dict[str, int] = {}
+        self._score: float | None = None
+        self._place = ""
+        self._counted: Status = "redact" if any(eye.mode != "monitor" for eye in eyes) else "flag"
+        self.masks = masks
+        self.stopped = False
+        self.broken = False
+
+    def look(self, text: str) -> list[Span]:
+        """What counts in *text*, in order and apart from each other; nothing where an engine fails that must not."""
+        spans: list[Span] = []
+        for eye in self._eyes:
+            try:
+                findings = eye.engine.scan(Text(text, "answer"), self._check)
+            except Exception:
+                self._fail(eye)
+                return [] if self.stopped else self.look(text)
+            if findings:
+                stops = eye.mode == "block"
+                for found in findings:
+                    if self._score is None or found.score > self._score:
+                        self._score = found.score
+                    if found.score >= eye.threshold and (eye.kinds is None or found.kind in eye.kinds):
+                        spans.append(Span(found.start, found.end, found.kind, found.score, stops))
+        return _apart(spans) if len(spans) > 1 else spans
+
+    def count(self, span: Span, place: str) -> None:
+        """*span* is one of the findings, once; it is masked, where the answer is not only watched."""
+        self._counts[span.kind] = self._counts.get(span.kind, 0) + 1
+        self._place = self._place or place
+
+    def stop(self, span: Span, place: str) -> None:
+        """*span* ends the answer."""
+        self.count(span, place)
+        self.stopped = True
+
+    def verdict(self) -> Verdict:
+        """What is to be told of the answer, as far as it has been seen."""
+        return Verdict(self._status(), self._score, self._counts, self._place)
+
+    def _status(self) -> Status:
+        if self.broken:
+            return "error"
+        if self.stopped:
+            return "block"
+        return self._counted if self._counts else "pass"
+
+    def _fail(self, eye: Eye) -> None:
+        """An engine has failed: an answer that has to pass it ends, one that is only watched goes on without it."""
+        self.broken = True
+        self._eyes.remove(eye)
+        if eye.mode != "monitor":
+            self.stopped = True
+
+
+def _apart(spans: list[Span]) -> list[Span]:
+    """*spans* in order, those that overlap as one: of the kind of the first, and the strictest of them."""
+    spans.sort(key=lambda span: (span.start, -span.end))
+    out = [spans[0]]
+    for span in spans[1:]:
+        last = out[-1]
+        if span.start >= last.end:
+            out.append(span)
+        elif span.end > last.end or span.stops > last.stops:
+            out[-1] = last._replace(end=max(last.end, span.end), stops=last.stops or span.stops)
+    return out
