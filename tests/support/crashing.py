@@ -27,9 +27,10 @@ from gateway.storage.journal import keeping
 from gateway.storage.journal.carrying import MOST
 from gateway.storage.journal.homes import Home
 from gateway.storage.journal.reader import Reader
+from gateway.storage.journal.segment_writer import SegmentWriter
 from gateway.storage.journal.segments import Found
 from gateway.storage.journal.slots import Slot
-from gateway.storage.journal.spool import Spool, _Writer
+from gateway.storage.journal.spool import Spool
 from gateway.storage.writing import BookWriter
 from gateway.upstream.connection import Wire
 
@@ -57,7 +58,7 @@ def _is_over(journal: Path, _segment: int) -> bool:
 
 POINTS: Mapping[str, Point] = {
     "after_reserve": Point(Admit, "admit", "after"),
-    "before_admit_record": Point(_Writer, "write", "before"),
+    "before_admit_record": Point(SegmentWriter, "write", "before"),
     "after_admit_record": Point(Spool, "admit", "after"),
     "before_upstream": Point(Opening, "_ask", "before"),
     "in_upstream": Point(Slot, "sent", "after"),  # noted, and not sent
@@ -66,8 +67,8 @@ POINTS: Mapping[str, Point] = {
     "mid_stream": Point(Slot, "moved", "after", nth=3),
     "before_settle": Point(Settlement, "settle", "before"),
     "after_settle": Point(Spool, "record", "after"),
-    "before_settle_record": Point(_Writer, "write", "before", fits=_has_end),
-    "after_settle_record": Point(_Writer, "write", "after", fits=_has_end),
+    "before_settle_record": Point(SegmentWriter, "write", "before", fits=_has_end),
+    "after_settle_record": Point(SegmentWriter, "write", "after", fits=_has_end),
     "mid_batch": Point(BookWriter, "_write", "after"),  # written, not committed
     "after_batch": Point(BookWriter, "write", "after"),  # committed, and the journal still has it
     # In another thread than the call: before its end it would be at any moment of it.

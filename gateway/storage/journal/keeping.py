@@ -22,9 +22,10 @@ from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, STUMBLED_S, Backlog, Carrier
 from gateway.storage.journal.homes import Home, journals_in, make_home, put_aside, take
 from gateway.storage.journal.reader import BEGINNING, Piece, Reader
+from gateway.storage.journal.segment_writer import SEGMENT_BYTES, Position
 from gateway.storage.journal.segments import Damage, Found, name_of, numbers_in
 from gateway.storage.journal.slots import progress_at, read_slots
-from gateway.storage.journal.spool import RETRY_S, SEGMENT_BYTES, Ends, Position, Reports, Spool
+from gateway.storage.journal.spool import RETRY_S, Ends, Reports, Spool
 from gateway.storage.writing import Entry
 
 P = ParamSpec("P")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from gateway.storage.journal.segment_writer import Position
 from gateway.storage.journal.segments import HEADER, Damage, Found, name_of, numbers_in, scan
-from gateway.storage.journal.spool import Position
 
 BEGINNING = Position(0, 0)
 

@@ -14,28 +14,21 @@ not have of the newest one can be read for as long as it is open, and is written
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from gateway.core.booking import Admission
 from gateway.core.exchange import Place
-from gateway.core.journal import Admitted, Opened, Record, Settled, encode
+from gateway.core.journal import Admitted, Record, Settled
 from gateway.core.ports import StoreUnavailable
 from gateway.core.receipt import Receipt
-from gateway.storage.journal.homes import Home, restore, sync_directory
-from gateway.storage.journal.segments import HEADER, frame, name_of
+from gateway.storage.journal.homes import Home
+from gateway.storage.journal.segment_writer import SEGMENT_BYTES, Position, SegmentWriter, is_spare
 from gateway.storage.journal.slots import Slot, Slots
 
-SEGMENT_BYTES = 16 * 1024 * 1024
-# Room is taken ahead in pieces of this: a write that makes its file longer takes the disk half as long again, and the
-# processor by a third more (measured, ext4). What is not used of it are zeros.
-ROOM_BYTES = 1024 * 1024
 SOON_S = 0.02  # that the end of an exchange waits for company on its way to the disk
 RETRY_S = 1.0  # between two attempts at a disk that fails, while nobody comes who would be refused
 # A disk takes 0.2 to some 10 ms. Whoever waits longer than this is refused: the client may go elsewhere.
@@ -43,14 +36,6 @@ ADMIT_S = 2.0
 TICK_S = 0.25
 # Ends that are kept at hand for the database, of some 5 KB; while it is away for longer, they are in the files alone.
 AT_HAND = 2_000
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
-    """A place in a journal: segments count from 1."""
-
-    segment: int
-    offset: int
 
 
 @dataclass(slots=True)
@@ -124,7 +109,7 @@ class Spool:
         self._is_closing = self._has_ended = False
         self._losses = 0
         self._queue: SimpleQueue[_Batch | None] = SimpleQueue()
-        self._writer = _Writer(home, fsync=fsync, segment_bytes=segment_bytes)
+        self._writer = SegmentWriter(home, fsync=fsync, segment_bytes=segment_bytes)
         self._told = self._writer.written
         self._ends: Ends | None = Ends([], self._told)
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -320,7 +305,7 @@ class Spool:
             self._unwritten += batch.slots
         if error is not None:
             self._ends = None  # they are written some time, and who knows with what
-            self._dropped(sum(_is_spare(record) for batch in batches for record in batch.records))
+            self._dropped(sum(is_spare(record) for batch in batches for record in batch.records))
             self._fail(error)
             return
         self._keep_at_hand(batches)
@@ -350,145 +335,3 @@ class Spool:
         ]
         if len(ends.receipts) > AT_HAND:
             self._ends = None
-
-
-class _Writer:
-    """The files, and everything that the thread alone touches."""
-
-    def __init__(self, home: Home, *, fsync: bool, segment_bytes: int) -> None:
-        self._home = home
-        self._path = home.path
-        # Written through in the same call: after each the thread has to wait for the interpreter again.
-        self._mode = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | (os.O_DSYNC if fsync else 0)
-        self._segment_bytes = segment_bytes
-        self._number = 0
-        self._newest = ""  # a path as text: it is looked at before each write
-        self._file, self._is = -1, os.stat(home.path)  # what its path is to lead to
-        self._room = 0  # bytes of the newest file that it has or will not have
-        self._open: dict[str, bytes] = {}  # frames of exchanges without their end, for the next segment
-        self._kept: list[bytes] = []  # ends that the disk has not taken
-        self._is_gone = False
-        self.is_failing = False
-        self.losses = 0  # how often the newest file was taken away
-        self.written = Position(0, 0)
-        self.carried = Position(0, 0)  # set by the loop's thread
-        self._begin_segment()
-
-    def write(self, records: list[Record]) -> None:
-        """
-        Have *records* on the disk.
-
-        Raises:
-            OSError: They are not. Ends are kept for the next time, admissions forgotten.
-        """
-        fresh = b"".join([self._framed(record) for record in records])
-        try:
-            self._save_what_is_gone()
-            if not fresh and not self.is_failing:
-                return
-            data = b"".join(self._kept) + fresh
-            if self.is_failing or self.written.offset >= self._segment_bytes:
-                self._begin_segment(data)
-            else:
-                self._append(data)
-        except OSError:
-            self.is_failing = True
-            self._keep(records)
-            raise
-        self._kept.clear()
-        self.is_failing = False
-
-    def close(self) -> None:
-        os.close(self._file)
-
-    def _framed(self, record: Record) -> bytes:
-        data = frame(encode(record))
-        if isinstance(record, Admitted):
-            self._open[record.admission.request_id] = data
-        elif isinstance(record, Opened):
-            if record.request_id in self._open:
-                self._open[record.request_id] += data
-        else:
-            self._open.pop(record.receipt.request_id, None)
-        return data
-
-    def _keep(self, records: list[Record]) -> None:
-        for record in records:
-            if isinstance(record, Settled) and not _is_spare(record):
-                self._kept.append(frame(encode(record)))
-            elif isinstance(record, Admitted):
-                self._open.pop(record.admission.request_id, None)
-
-    def _save_what_is_gone(self) -> None:
-        """If somebody has taken the newest file away, keep what the database does not have of it. Raises OSError."""
-        if self._is_gone:
-            return
-        try:
-            if os.path.samestat(os.stat(self._newest), self._is):
-                return
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        start = self.carried.offset if self.carried.segment == self._number else len(HEADER)
-        self._kept.insert(0, os.pread(self._file, self.written.offset - start, start))
-        self._is_gone = self.is_failing = True
-        self.losses += 1
-
-    def _append(self, data: bytes) -> None:
-        offset = self.written.offset
-        try:
-            self._take_room(self._file, offset + len(data))
-            _write_all(self._file, data, offset)
-        except OSError:
-            with suppress(OSError):  # else a part of a record stays, which looks like damage with a file behind it
-                os.ftruncate(self._file, offset)
-            raise
-        self.written = Position(self._number, offset + len(data))
-
-    def _begin_segment(self, more: bytes = b"") -> None:
-        """
-        Begin the next file, with everything that is open in it and *more*: those before it need not be kept for that.
-
-        Nobody is told of it before it has *more*: with the ends in there the files before it lose what those are of.
-        """
-        if self._is_gone:
-            restore(self._home)
-        number = self._number + 1
-        path = self._path / name_of(number)
-        file = os.open(path, self._mode, 0o600)
-        data = HEADER + b"".join(self._open.values()) + more
-        self._room = 0
-        try:
-            self._take_room(file, len(data))
-            _write_all(file, data, 0)
-            sync_directory(self._path)
-        except OSError:
-            os.close(file)
-            path.unlink(missing_ok=True)
-            raise
-        if self._file >= 0:
-            os.close(self._file)
-        self._file, self._is = file, os.fstat(file)
-        self._number, self._newest, self._is_gone = number, str(path), False
-        self.written = Position(number, len(data))
-
-    def _take_room(self, file: int, end: int) -> None:
-        if end <= self._room:
-            return
-        room = max(end, self._room + ROOM_BYTES)
-        try:
-            os.posix_fallocate(file, 0, room)
-        except OSError:  # a disk that cannot do that, or is nearly full: writing says what is wrong, if anything is
-            room = sys.maxsize
-        self._room = room
-
-
-def _is_spare(record: Record) -> bool:
-    """Whether it is the end of what cost nothing and left nothing behind."""
-    return isinstance(record, Settled) and record.receipt.booking is None
-
-
-def _write_all(file: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(file, view, offset)
-        view, offset = view[count:], offset + count

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.core.journal import Admitted, Opened, Record, Settled, encode
 from gateway.storage.journal.reader import Reader
+from gateway.storage.journal.segment_writer import Position
 from gateway.storage.journal.segments import HEADER, Damage, Found, frame, name_of, numbers_in, scan
-from gateway.storage.journal.spool import Position
 from tests.unit.admissions import admission, ended
 
 RECORDS: tuple[Record, ...] = (

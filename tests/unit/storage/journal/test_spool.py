@@ -15,6 +15,7 @@ from gateway.core.catalog import Provider, Route
 from gateway.core.journal import Admitted, Opened, Progress, Record, Settled
 from gateway.core.ports import StoreUnavailable
 from gateway.core.usage import Usage
+from gateway.storage.journal import segment_writer
 from gateway.storage.journal import spool as spool_module
 from gateway.storage.journal.homes import Home, journals_in, make_home, take
 from gateway.storage.journal.reader import Reader
@@ -187,8 +188,8 @@ async def test_a_new_file_is_written_in_one_piece(
     Whoever empties the journal removes the files before the newest. Of what has ended that one has the end alone, so
     it must not be there without: a kill, or a disk that fails, in between would lose the exchange.
     """
-    write_all, pieces = spool_module._write_all, list[bytes]()
-    monkeypatch.setattr(spool_module, "_write_all", lambda file, *data: (pieces.append(data), write_all(file, *data)))
+    write_all, pieces = segment_writer._write_all, list[bytes]()
+    monkeypatch.setattr(segment_writer, "_write_all", lambda file, *data: (pieces.append(data), write_all(file, *data)))
     for number in range(30):
         await spool.admit(admission(f"r{number}"))
         spool.record(ended(f"r{number}"))
@@ -204,8 +205,8 @@ async def test_a_disk_that_hangs(
     """A disk that does not even fail has callers refused in time (D6)."""
     monkeypatch.setattr(spool_module, "ADMIT_S", 0.1)
     pipe, end = os.pipe()
-    write_all = spool_module._write_all
-    monkeypatch.setattr(spool_module, "_write_all", lambda *data: (os.read(pipe, 1), write_all(*data)))
+    write_all = segment_writer._write_all
+    monkeypatch.setattr(segment_writer, "_write_all", lambda *data: (os.read(pipe, 1), write_all(*data)))
 
     with pytest.raises(StoreUnavailable):
         await spool.admit(admission("r1"))
