@@ -367,8 +367,8 @@ class App:
         # what is done with them depends on the model and its routes, and may be much.
         times = PictureTimes.within(settings.stream.commit_after_s, fetch_s=settings.vision.fetch_s)
         works = PictureWorks(self._fetcher, self._stills, picture_rules(settings), times)
-        admit = Admit(self._stores.counters, _CLOCK, admission_rules(settings, catalog), self._metrics.decided)
-        record = Record(self._journal, services.tariff, _CLOCK)
+        record, rules = Record(self._journal, services.tariff, _CLOCK), admission_rules(settings, catalog)
+        admit = Admit(self._stores.counters, _CLOCK, rules, self._metrics.decided, record.begin)
         stages = (Choose(catalog), Measure(), admit, Refuse(), Abide(), CheckPictures(works), record)
         return Site(
             catalog=catalog,

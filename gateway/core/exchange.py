@@ -92,6 +92,29 @@ class Nowhere:
 NOWHERE = Nowhere()
 
 
+class Begun(Protocol):
+    """
+    An admission on its way to where it outlives this process. Nobody has to wait for it: the receipt ends it.
+
+    Attributes:
+        admission: As it was begun.
+    """
+
+    @property
+    def admission(self) -> Admission: ...
+
+    async def kept(self, admission: Admission) -> Place:
+        """
+        Return when it is there.
+
+        Args:
+            admission: What it has become: limits let it in, and have their own word on what is reserved and since when.
+
+        Raises:
+            StoreUnavailable: It is not; see `core.ports`.
+        """
+
+
 class Exchange(Struct):
     """Everything that is known of one request while it runs; the only mutable thing that stages share.
 
@@ -115,6 +138,7 @@ class Exchange(Struct):
         admitted_s: Epoch second of admission, by the clock of the counters.
         response_id: What the client knows the answer by, as far as one has begun.
         admission: What the journal has of it; None while there is nothing, as of what is not to be paid for at all.
+        begun: Its admission on its way into the journal, where that was begun while limits were being asked.
         place: Where its progress is noted.
     """
 
@@ -152,4 +176,5 @@ class Exchange(Struct):
     admitted_s: float | None = None
     response_id: str | None = None
     admission: Admission | None = None
+    begun: Begun | None = None
     place: Place = NOWHERE

@@ -4,6 +4,7 @@ The life of an exchange as the journal has it, whichever back end keeps it: reco
     admitted -> opened(attempt)* -> settled
     admitted -> opened(attempt)* -> reconciled, from what its process has left behind, when that has died
     admitted -> voided, when it has died before a provider was reached
+    admitted early -> nothing, when it is not known that limits let it in
 
 Records may come twice, and in any order: what they come to is the same. The first final state wins; a process's own
 word that comes after a reconciliation is a correction, a row of its own.
@@ -11,6 +12,7 @@ word that comes after a reconciliation is a correction, a row of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -35,19 +37,34 @@ class Admitted(Struct, frozen=True, gc=False, array_like=True, tag="a"):
 
     Attributes:
         place: Where its progress is noted, and `serial` what stands there for as long as the place is its own.
+        is_early: It was written while limits were being asked, and says what was asked of them: see `Grant`.
     """
 
     admission: Admission
     place: int = -1
     serial: int = 0
+    is_early: bool = False
+
+
+class Grant(Struct, frozen=True, gc=False, array_like=True):
+    """What limits said of an exchange whose admission was written early; its members are named as there."""
+
+    reserved_nano_usd: int
+    admitted_ms: int
 
 
 class Opened(Struct, frozen=True, gc=False, array_like=True, tag="o"):
-    """An attempt was sent; *way* is the route's position among the admission's."""
+    """
+    An attempt was sent; *way* is the route's position among the admission's.
+
+    Attributes:
+        grant: In the first one, where the admission was early.
+    """
 
     request_id: str
     attempt: int
     way: int
+    grant: Grant | None = None
 
 
 class Settled(Struct, frozen=True, gc=False, array_like=True, tag="s"):
@@ -102,6 +119,7 @@ class Progress(Struct, frozen=True, gc=False):
     Attributes:
         sent: The ways that were asked, in order.
         tokens: Of the answer, at least.
+        is_granted: Limits let it in, where its admission was written before that was known.
         usage: The whole, and `outcome` the end, where it had settled and only the record of that is missing.
     """
 
@@ -110,6 +128,7 @@ class Progress(Struct, frozen=True, gc=False):
     usage: Usage | None = None
     basis: Basis = "none"
     outcome: Outcome = "interrupted"
+    is_granted: bool = False
 
 
 @dataclass(slots=True)
@@ -123,6 +142,16 @@ class Open:
     admitted: Admitted
     sent: dict[int, int] = field(default_factory=dict)
 
+    def take(self, opened: Opened) -> None:
+        """Note an attempt, once, and what it tells of the admission."""
+        self.sent.setdefault(opened.attempt, opened.way)
+        grant = opened.grant
+        if grant is not None:
+            admission = replace(
+                self.admitted.admission, reserved_nano_usd=grant.reserved_nano_usd, admitted_ms=grant.admitted_ms
+            )
+            self.admitted = replace(self.admitted, admission=admission)
+
 
 class Book:
     """
@@ -135,7 +164,7 @@ class Book:
     def __init__(self) -> None:
         self.open: dict[str, Open] = {}
         self._ended: set[str] = set()
-        self._early: dict[str, dict[int, int]] = {}
+        self._early: dict[str, dict[int, Opened]] = {}
 
     def take(self, record: Record) -> Receipt | None:
         """Note *record*; the receipt where it is the first word of an end."""
@@ -150,11 +179,13 @@ class Book:
         if isinstance(record, Admitted):
             request_id = record.admission.request_id
             if request_id not in self._ended and request_id not in self.open:
-                self.open[request_id] = Open(record, self._early.pop(request_id, {}))
+                case = self.open[request_id] = Open(record)
+                for opened in self._early.pop(request_id, {}).values():
+                    case.take(opened)
         elif record.request_id in self.open:
-            self.open[record.request_id].sent.setdefault(record.attempt, record.way)
+            self.open[record.request_id].take(record)
         elif record.request_id not in self._ended:
-            self._early.setdefault(record.request_id, {}).setdefault(record.attempt, record.way)
+            self._early.setdefault(record.request_id, {}).setdefault(record.attempt, record)
         return None
 
     def knows(self, request_id: str) -> bool:
@@ -165,6 +196,31 @@ class Book:
         """Drop what is only there for records out of their order."""
         self._ended.clear()
         self._early.clear()
+
+
+def left_behind(
+    cases: Iterable[Open],
+    progress_of: Callable[[Admitted], Progress | None],
+    *,
+    bill_interrupted: bool,
+    now_ms: int,
+) -> tuple[list[Receipt], list[Admission]]:
+    """
+    The ends of *cases*, whose process died, and what of them never was a call: admissions that were early, of which
+    it is not known that limits let them in. Of these nothing is owed, or told; what is held for them is to be given
+    back.
+
+    Args:
+        now_ms: As in `reconcile`.
+    """
+    ends, never = list[Receipt](), list[Admission]()
+    for case in cases:
+        progress = progress_of(case.admitted)
+        if case.admitted.is_early and not case.sent and (progress is None or not progress.is_granted):
+            never.append(case.admitted.admission)
+        else:
+            ends.append(reconcile(case, progress, bill_interrupted=bill_interrupted, now_ms=now_ms))
+    return ends, never
 
 
 def reconcile(case: Open, progress: Progress | None, *, bill_interrupted: bool, now_ms: int) -> Receipt:

@@ -12,7 +12,7 @@ from gateway.core.accounts import Key, Scope, Tier
 from gateway.core.booking import Admission
 from gateway.core.call import UpstreamRequest
 from gateway.core.errors import ErrorKind, GatewayError
-from gateway.core.exchange import Answer, Limits, Place
+from gateway.core.exchange import Answer, Begun, Limits, Place
 from gateway.core.guarding import Rules
 from gateway.core.held import Part
 from gateway.core.receipt import Receipt
@@ -170,7 +170,15 @@ class Terms(Protocol):
 
 
 class Counters(Protocol):
-    """Everything that a key, its tenant and its sessions are limited in, taken in one atomic step."""
+    """
+    Everything that a key, its tenant and its sessions are limited in, taken in one atomic step.
+
+    Attributes:
+        is_far: Whether a decision takes a round trip, so that there is time to do something else meanwhile.
+    """
+
+    @property
+    def is_far(self) -> bool: ...
 
     async def admit(self, order: Order) -> Admitted | Refused: ...
 
@@ -244,6 +252,14 @@ class Journal(Ledger, Protocol):
 
         Raises:
             StoreUnavailable: It is not.
+        """
+
+    def begin(self, admission: Admission) -> Begun:
+        """
+        Have *admission* written while limits are being asked. Without a word of theirs it comes to nothing.
+
+        Raises:
+            StoreUnavailable: It cannot be.
         """
 
 

@@ -84,6 +84,8 @@ class MemoryCounters:
             accounts are kept: this process may have used its part up before.
     """
 
+    is_far = False
+
     def __init__(
         self, clock_s: Callable[[], float], share: int = 1, spending: Spending | None = None, *, succeeds: bool = False
     ) -> None:

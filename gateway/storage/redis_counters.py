@@ -43,6 +43,8 @@ class RedisCounters:
         workers: Processes of this service, for the parts.
     """
 
+    is_far = True
+
     def __init__(
         self,
         url: str,

@@ -105,8 +105,8 @@ async def place(database_url: str, redis_url: str, home: Path) -> AsyncIterator[
 async def measure(at: Place, warm_s: float = WARM_S, run_s: float = RUN_S) -> list[float]:
     """Milliseconds of each admission behind the first *warm_s*."""
     clock = Clock(time.monotonic, time.time, random.random)
-    admit = Admit(at.stores.counters, clock, AdmissionRules(MODES))
     record = Record(at.journal, Tariff(MODES, bill_interrupted=True, region="id"), clock)
+    admit = Admit(at.stores.counters, clock, AdmissionRules(MODES), meanwhile=record.begin)
     stages, took_ms, begun_s = (Choose(catalog(route("a"))), admit, record), [], time.monotonic()
 
     async def call(number: int) -> None:

@@ -24,7 +24,7 @@ from gateway.storage.journal.streams import StreamKeeper, StreamReports, StreamR
 from gateway.storage.writing import Entry
 from tests.support.redis import Redis, server
 from tests.unit.admissions import ONE, admission, ended
-from tests.unit.storage.journal.test_keeping import NOW_S, SOON_S, Counters, Shelf
+from tests.unit.storage.journal.test_keeping import NOW_S, SOON_S, Counters, Shelf, begin_early, see_early_ends
 
 ROUTE = Route(Provider("openai", "openai_chat", "https://openai.test", "cloud_direct", "US", ONE), "gpt-x")
 
@@ -549,6 +549,27 @@ async def test_a_loop_that_is_held_up(house: House) -> None:
     await keeper.close(SOON_S)
 
     assert set(house.shelf.entries) == {"r1", "r2", "r3"}
+
+
+async def test_taking_over_what_limits_were_being_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An early admission that a dead process leaves is a call where limits let it in and a second has passed, or a
+    provider was asked; of any other nothing is told, and what it may hold is given back."""
+    monkeypatch.setattr(streams, "RENEW_S", 0.05)
+    dead = house.keeper("one")
+    dead.start()
+    await begin_early(dead)
+    await asyncio.sleep(0.2)  # longer than progress waits
+    await stop(dead)
+    dead._pipe.close()
+    await dead._store.close()
+    house.redis.command("DEL", stream_store.journal_key("one", "lease"))
+
+    other = house.keeper("two")
+    other.start()
+    await house.has_adopted()
+    await other.close(SOON_S)
+
+    see_early_ends(house.shelf, house.counters)
 
 
 async def test_what_is_held_of_the_dead(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ costs work as well.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ from gateway.providers.families import family_of
 # The bursts that agents send have up to 25 counts. Ten a second come to a fifth of a core at the very worst: a count of
 # our own takes 0.5 ms for prose and 18 ms for noise (measured). No picture is fetched or converted for one.
 COUNTING = Tier("count", rpm=600, inflight=32)
+
+_REFUSED = 10_000  # keys whose last call was refused, that are remembered: 1 MB
 
 _OVERRUN = "twice the length that it was to have at most"
 
@@ -57,15 +60,24 @@ class Admit:
 
     Args:
         decided: Called with each verdict: `admitted`, or the limit that was met.
+        meanwhile: Called, where limits take a round trip, as soon as they are being asked for a call that they will
+            probably let in; with what it may cost at worst, in nano-USD, where that is asked for.
     """
 
     def __init__(
-        self, counters: Counters, clock: Clock, rules: AdmissionRules, decided: Callable[[str], None] = _nobody
+        self,
+        counters: Counters,
+        clock: Clock,
+        rules: AdmissionRules,
+        decided: Callable[[str], None] = _nobody,
+        meanwhile: Callable[[Exchange, int], None] | None = None,
     ) -> None:
         self._counters = counters
         self._clock = clock
         self._rules = rules
         self._decided = decided
+        self._meanwhile = meanwhile if counters.is_far else None
+        self._refused: OrderedDict[str, None] = OrderedDict()  # keys whose last call was
         self._weights = tuple([rules.modes[mode] for mode in ANSWERED])
 
     async def admit(self, exchange: Exchange) -> Answer | None:
@@ -81,7 +93,11 @@ class Admit:
         case = None
         if model is not None and exchange.refusal is None and _draws(exchange.key):
             case = await self._worst_case(exchange, model)
-        verdict = await self._counters.admit(self._order(exchange, case))
+        order = self._order(exchange, case)
+        if self._meanwhile is not None and exchange.refusal is None and exchange.key.id not in self._refused:
+            self._meanwhile(exchange, order.nano_usd.need if exchange.key.budgets else 0)
+        verdict = await self._counters.admit(order)
+        self._remember(exchange.key.id, verdict)
         exchange.limits = verdict.limits
         admitted = self._pass(verdict, case, exchange.call)
         exchange.admitted_s = admitted.at_s
@@ -144,6 +160,16 @@ class Admit:
             exchange.stop_tokens = case.stop_at(tokens)
         elif key.budgets or _is_capped(key.tier):  # all of it is held: what goes on beyond that is held by nobody
             exchange.stop_tokens, exchange.stop_limit = case.overrun, _OVERRUN
+
+    def _remember(self, key_id: str, verdict: Admitted | Refused) -> None:
+        """A flood of what limits refuse is to cost no writing: after the first one they are asked before."""
+        if isinstance(verdict, Admitted):
+            self._refused.pop(key_id, None)
+            return
+        self._refused[key_id] = None
+        self._refused.move_to_end(key_id)
+        if len(self._refused) > _REFUSED:
+            self._refused.popitem(last=False)
 
     def _pass(self, verdict: Admitted | Refused, case: WorstCase | None, call: Call) -> Admitted:
         """*verdict*, or the error that it is: with the limit that was met, the whole key's, not a worker's part."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from msgspec.structs import replace
+
 from gateway.core.accounts import session_key
 from gateway.core.booking import Admission, Way, version_of
 from gateway.core.call import Call
@@ -32,20 +36,41 @@ class Record:
         """Let *exchange* pass as soon as its admission is kept. Raises GatewayError when it cannot be."""
         if exchange.call.task == "count":
             return None  # it costs nothing
+        begun, reserved = exchange.begun, exchange.granted_nano_usd or 0
         # Before the wait: should the client leave in it, the end belongs to an admission that may be on the disk.
-        exchange.admission = self._admission(exchange)
+        if begun is None:
+            exchange.admission = self._admission(exchange, reserved)
+            keeping = self._journal.admit(exchange.admission)
+        else:
+            admitted_ms = self._admitted_ms(exchange)
+            exchange.admission = replace(begun.admission, reserved_nano_usd=reserved, admitted_ms=admitted_ms)
+            keeping = begun.kept(exchange.admission)
         try:
-            exchange.place = await self._journal.admit(exchange.admission)
+            exchange.place = await keeping
         except StoreUnavailable as exc:
             exchange.admission, exchange.place = None, NOWHERE
             exchange.note = f"journal:{exc}"
             raise GatewayError(LEDGER_UNAVAILABLE) from exc
         return None
 
+    def begin(self, exchange: Exchange, most_nano_usd: int) -> None:
+        """
+        Have the admission written while limits are being asked. Where it cannot be, `admit` will say so: what limits
+        refuse is told first.
+
+        Args:
+            most_nano_usd: What is asked of budgets.
+        """
+        with suppress(StoreUnavailable):
+            exchange.begun = self._journal.begin(self._admission(exchange, most_nano_usd))
+
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
         """Nothing to give back: the journal is told of receipts as a ledger."""
 
-    def _admission(self, exchange: Exchange) -> Admission:
+    def _admitted_ms(self, exchange: Exchange) -> int:
+        return int((exchange.admitted_s or self._clock.epoch_s()) * 1000)
+
+    def _admission(self, exchange: Exchange, reserved_nano_usd: int) -> Admission:
         model, call, key, modes = exchange.model, exchange.call, exchange.key, self._tariff.modes
         session_id = call.options.session_id
         assert model is not None  # else the call has been refused
@@ -63,7 +88,7 @@ class Record:
             call.slug,
             call.stream,
             self._tariff.region,
-            exchange.granted_nano_usd or 0,
+            reserved_nano_usd,
             _prompt_tokens(call, exchange) if exchange.prompt_tokens is None else exchange.prompt_tokens,
             exchange.price,
             version_of(exchange.price),
@@ -72,7 +97,7 @@ class Record:
                 Way(r.provider.name, r.model, r.provider.type, r.provider.region.upper(), r.provider.weight)
                 for r in exchange.candidates
             ]),
-            int((exchange.admitted_s or epoch_s) * 1000),
+            self._admitted_ms(exchange),
             int(started_s * 1000),
             exchange.source,
             call.user,

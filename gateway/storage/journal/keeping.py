@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import ParamSpec, TypeVar
 
 from gateway.aio import Tasks
 from gateway.core.booking import Admission
-from gateway.core.exchange import Place
-from gateway.core.journal import Book, Settled, reconcile
+from gateway.core.exchange import Begun, Place
+from gateway.core.journal import Book, Settled, left_behind
 from gateway.core.ports import Counters, Spent, StoreUnavailable
 from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, STUMBLED_S, Backlog, Carrier
@@ -119,6 +119,10 @@ class SpoolKeeper(Backlog):
     async def admit(self, admission: Admission) -> Place:
         """See the port."""
         return await self.spool.admit(admission)
+
+    def begin(self, admission: Admission) -> Begun:
+        """See the port."""
+        return self.spool.begin(admission)
 
     def record(self, receipt: Receipt) -> None:
         """See the port."""
@@ -274,11 +278,10 @@ class SpoolKeeper(Backlog):
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
         is_ours = True
         try:
-            left, recent, book = await _in_thread(self._read_through, home)
+            left, never, recent, book = await _in_thread(self._read_through, home)
             if home.path not in self._counted:  # again later, they would count it again
                 self._counted.add(home.path)
-                for receipt in (*recent, *left):
-                    self._counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
+                settle_left(self._counters, (*recent, *left), never)
             held = await still_held(self._counters, home.writer, book.knows)
             reader, ended = Reader(home.path), 0
             while (piece := await _in_thread(reader.next, MOST)) is not None:
@@ -298,9 +301,8 @@ class SpoolKeeper(Backlog):
             if is_ours:
                 home.release()
 
-    def _read_through(self, home: Home) -> tuple[list[Receipt], list[Receipt], Book]:
-        """The ends of what was open, as far as they can be told, those that were young when the process died, and what
-        there are records of."""
+    def _read_through(self, home: Home) -> tuple[list[Receipt], list[Admission], list[Receipt], Book]:
+        """See `left_behind`; then the ends that were young when the process died, and what there are records of."""
         book, slots, recent = Book(), read_slots(home.path), list[Receipt]()
         now_ms = int(self._epoch_s() * 1000)
         reader = Reader(home.path)
@@ -309,12 +311,13 @@ class SpoolKeeper(Backlog):
                 receipt = book.take(found.record) if isinstance(found, Found) else None
                 if receipt is not None and receipt.settled_ms >= now_ms - RESETTLE_S * 1000:
                     recent.append(receipt)
-        left = []
-        for case in book.open.values():
-            progress = progress_at(slots, case.admitted.place, case.admitted.serial)
-            bill = self._rules.bill_interrupted()
-            left.append(reconcile(case, progress, bill_interrupted=bill, now_ms=now_ms))
-        return left, recent, book
+        left, never = left_behind(
+            book.open.values(),
+            lambda admitted: progress_at(slots, admitted.place, admitted.serial),
+            bill_interrupted=self._rules.bill_interrupted(),
+            now_ms=now_ms,
+        )
+        return left, never, recent, book
 
     def _tell_of_damage(self, home: Home, piece: Piece) -> None:
         for damage in piece.found:
@@ -372,6 +375,14 @@ async def still_held(counters: Counters, writer: str, is_recorded: Callable[[str
         if not is_recorded(request_id):
             counters.settle(request_id, Spent())
     return {request_id for request_id in held if is_recorded(request_id)}
+
+
+def settle_left(counters: Counters, receipts: Iterable[Receipt], never: Iterable[Admission]) -> None:
+    """Tell *counters* what *receipts* of a dead process came to; what they hold for its *never* is given back."""
+    for receipt in receipts:
+        counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
+    for admission in never:
+        counters.settle(admission.request_id, Spent(), key_id=admission.key_id)
 
 
 def spent_of(receipt: Receipt) -> Spent:

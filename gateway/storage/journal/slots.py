@@ -16,7 +16,7 @@ from struct import Struct
 from gateway.core.booking import Admission, Way
 from gateway.core.catalog import Route
 from gateway.core.exchange import Outcome
-from gateway.core.journal import Opened, Progress
+from gateway.core.journal import Grant, Opened, Progress
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage
 
@@ -26,7 +26,7 @@ SLOTS = 16_384  # 1 MiB. One process has some thousands of exchanges under way a
 FILE_BYTES = SLOTS * SLOT_BYTES  # taken whole when a journal is begun
 MAX_SENT = 16  # attempts that are told apart; there are hardly ever more than three
 
-_SETTLED = 2
+_GRANTED, _SETTLED = 1, 2
 _OUTCOMES: Sequence[Outcome] = ("completed", "cancelled", "interrupted", "rejected", "failed")
 _BASES: Sequence[Basis] = ("none", "provider_final", "received", "estimated", "cache")
 
@@ -35,7 +35,7 @@ _WHOLE = Struct(f"<QdI6I4B{MAX_SENT}s")
 _SERIAL = Struct("<Q")
 _MOVED = Struct("<dI")
 _END = Struct("<6I3B")
-_MOVED_AT, _END_AT, _COUNT_AT, _WAYS_AT = 8, 20, 47, 48
+_MOVED_AT, _END_AT, _STATE_AT, _COUNT_AT, _WAYS_AT = 8, 20, 44, 47, 48
 assert _WHOLE.size == SLOT_BYTES
 _EMPTY = bytes(SLOT_BYTES)
 _MAX_COUNT = 2**32 - 1
@@ -100,7 +100,7 @@ def _mapped(directory: Path) -> mmap.mmap:
 class Slot:
     """The place of one exchange, as `core.exchange.Place`. *place* is its number, -1 where there is none."""
 
-    __slots__ = ("_at", "_map", "_moved", "_note", "_request_id", "_sent", "_ways", "place", "serial")
+    __slots__ = ("_at", "_grant", "_map", "_moved", "_note", "_request_id", "_sent", "_ways", "place", "serial")
 
     def __init__(
         self, memory: mmap.mmap, place: tuple[int, int], admission: Admission, note: Callable[[Opened], None]
@@ -112,11 +112,18 @@ class Slot:
         self._request_id = admission.request_id
         self._ways = admission.ways
         self._note = note
+        self._grant: Grant | None = None
         self._sent = 0
 
     def move_to(self, memory: mmap.mmap) -> None:
         """Stand at the same place of *memory* from now on."""
         self._map = memory
+
+    def granted(self, admission: Admission) -> None:
+        """See `early.Granted`."""
+        self._grant = Grant(admission.reserved_nano_usd, admission.admitted_ms)
+        if self.place >= 0:
+            self._map[self._at + _STATE_AT] = _GRANTED
 
     def sent(self, route: Route) -> None:
         """Note that an attempt by *route* is on its way."""
@@ -126,8 +133,8 @@ class Slot:
         if self.place >= 0 and self._sent < MAX_SENT:
             self._map[self._at + _WAYS_AT + self._sent] = way
             self._map[self._at + _COUNT_AT] = self._sent + 1
-        self._note(Opened(self._request_id, self._sent, way))
-        self._sent += 1
+        self._note(Opened(self._request_id, self._sent, way, self._grant))
+        self._sent, self._grant = self._sent + 1, None
 
     def moved(self, tokens: int, now_s: float) -> None:
         """Note what is here of the answer."""
@@ -178,5 +185,5 @@ def progress_at(slots: bytes, place: int, serial: int) -> Progress | None:
         return None
     asked = tuple(ways[: min(sent, MAX_SENT)])
     if state != _SETTLED or outcome >= len(_OUTCOMES) or basis >= len(_BASES):
-        return Progress(asked, tokens)
-    return Progress(asked, tokens, Usage(*counts), _BASES[basis], _OUTCOMES[outcome])
+        return Progress(asked, tokens, is_granted=state == _GRANTED)
+    return Progress(asked, tokens, Usage(*counts), _BASES[basis], _OUTCOMES[outcome], is_granted=True)

@@ -18,13 +18,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from gateway.core.booking import Admission
-from gateway.core.exchange import Place
+from gateway.core.exchange import Begun, Place
 from gateway.core.journal import Admitted, Record, Settled
 from gateway.core.ports import StoreUnavailable
 from gateway.core.receipt import Receipt
+from gateway.storage.journal.early import Early
 from gateway.storage.journal.homes import Home
 from gateway.storage.journal.segment_writer import SEGMENT_BYTES, Position, SegmentWriter, is_spare
 from gateway.storage.journal.slots import Slot, Slots
@@ -65,7 +67,7 @@ class _Batch:
     """What goes to the disk together. Admissions have somebody who waits, ends a slot that becomes free."""
 
     records: list[Record]
-    waiting: list[tuple[str, asyncio.Future[None]]]
+    waiting: list[asyncio.Future[None]]
     slots: list[Slot]
 
 
@@ -163,21 +165,31 @@ class Spool:
         Raises:
             StoreUnavailable: The disk does not take it.
         """
+        slot, future = self._begin(admission)
+        await self._answered(admission.request_id, future)
+        return slot
+
+    def begin(self, admission: Admission) -> Begun:
+        """See the port `Journal`."""
+        slot, future = self._begin(admission, is_early=True)
+        return Early(admission, slot, partial(self._answered, admission.request_id, future))
+
+    def _begin(self, admission: Admission, *, is_early: bool = False) -> tuple[Slot, asyncio.Future[None]]:
         if self._is_closing:
             raise StoreUnavailable("the journal is closed")
         slot = self._slots.take(admission, self._later_record)
         future = self._loop.create_future()
         self._held[admission.request_id] = slot
         self._pending[future] = self._loop.time()
-        self._hand_over(Admitted(admission, slot.place, slot.serial), future)
+        self._hand_over(Admitted(admission, slot.place, slot.serial, is_early), future)
+        return slot, future
+
+    async def _answered(self, request_id: str, future: asyncio.Future[None]) -> None:
         try:
             await future
         except StoreUnavailable:
-            self._slots.give_back(self._held.pop(admission.request_id))
+            self._slots.give_back(self._held.pop(request_id))
             raise
-        finally:
-            self._pending.pop(future, None)
-        return slot
 
     def record(self, receipt: Receipt) -> None:
         """Have *receipt* written soon; once the spool is closed, at once."""
@@ -185,7 +197,8 @@ class Spool:
             return  # nothing was open any more: it is of a call that was refused
         slot = self._held.pop(receipt.request_id, None)
         if slot is not None:
-            slot.settled(receipt)
+            if receipt.booking is not None:  # else limits have refused it, and the slot is of no call
+                slot.settled(receipt)
             self._later_slots.append(slot)
         self._later_record(Settled(receipt))
         if self._is_closing:
@@ -240,18 +253,28 @@ class Spool:
         """Wake the thread; what waits for company goes along."""
         batch = self._take_later()
         batch.records.append(admitted)
-        batch.waiting.append((admitted.admission.request_id, future))
+        batch.waiting.append(future)
         self._queue.put(batch)
 
     def _tick(self) -> None:
         """Refuse those who have waited too long: a disk can hang without an error."""
         self._ticker = self._loop.call_later(TICK_S, self._tick)
         before_s = self._loop.time() - ADMIT_S
-        late = [future for future, since_s in self._pending.items() if since_s < before_s and not future.done()]
+        late = [future for future, since_s in self._pending.items() if since_s < before_s]
         for future in late:
-            future.set_exception(StoreUnavailable("the journal's disk does not answer"))
+            self._answer(future, StoreUnavailable("the journal's disk does not answer"))
         if late:
             self._fail(TimeoutError(f"the journal's disk has not answered for {ADMIT_S} s"))
+
+    def _answer(self, future: asyncio.Future[None], error: StoreUnavailable | None) -> None:
+        self._pending.pop(future, None)
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+            future.exception()  # seen: nobody waits for what limits have refused
 
     def _fail(self, exc: BaseException) -> None:
         if not self._has_failed:
@@ -296,12 +319,8 @@ class Spool:
     ) -> None:  # fmt: skip
         self._told = position
         for batch in batches:
-            for _, future in batch.waiting:
-                if not future.done():
-                    if error is None:
-                        future.set_result(None)
-                    else:
-                        future.set_exception(StoreUnavailable(str(error)))
+            for future in batch.waiting:
+                self._answer(future, None if error is None else StoreUnavailable(str(error)))
             self._unwritten += batch.slots
         if error is not None:
             self._ends = None  # they are written some time, and who knows with what

@@ -9,26 +9,25 @@ process die, at most that much of each open stream is not charged.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
 from gateway.aio import Patience, Tasks
 from gateway.core.booking import Admission
-from gateway.core.catalog import Route
-from gateway.core.exchange import Place
-from gateway.core.journal import Admitted, Book, Opened, Progress, Record, Settled, decode, encode, reconcile
+from gateway.core.exchange import Begun, Place
+from gateway.core.journal import Admitted, Book, Opened, Record, Settled, decode, encode, left_behind
 from gateway.core.ports import Counters, StoreUnavailable
 from gateway.core.receipt import Receipt
 from gateway.storage.journal.carrying import GATHER_S, MOST, STUMBLED_S, Backlog, Carrier
-from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, spent_of, still_held
-from gateway.storage.journal.slots import MAX_SENT, way_of
+from gateway.storage.journal.early import Early
+from gateway.storage.journal.keeping import ADOPT_S, RESETTLE_S, settle_left, spent_of, still_held
 from gateway.storage.journal.spool import Reports
 from gateway.storage.journal.stream_pipe import KEPT_BYTES, Letter, Pipe, PipeReports
+from gateway.storage.journal.stream_place import StreamPlace, progress_of
 from gateway.storage.journal.stream_store import Id, StreamStore
 from gateway.storage.redis_link import RedisFailed
 from gateway.storage.writing import Entry
@@ -41,49 +40,7 @@ RENEW_S = 1.0
 REWRITE_S = 60.0
 _DRAIN, _ADOPT = "journal.drain", "journal.adopt"  # tasks
 STOP_S = 0.1  # between two attempts to stop a task
-_PLACE = struct.Struct(f"<IB{MAX_SENT}s")  # tokens, attempts, their ways
 _FIRST: Id = b"0"
-
-
-@dataclass(slots=True)
-class StreamPlace:
-    """The place of one exchange, in memory; written when it has moved, once a second."""
-
-    admission: Admission
-    note: Callable[[Opened], None]
-    tokens: int = 0
-    ways: bytearray = field(default_factory=bytearray)
-    has_moved: bool = False
-    is_kept: bool = False  # whether progress of it may be in Redis
-    payloads: list[bytes] = field(default_factory=list)  # its records, while it is open
-    first: Id | None = None  # of these, the oldest in the stream
-    since_s: float = 0.0
-
-    def sent(self, route: Route) -> None:
-        """Note that an attempt by *route* is on its way."""
-        way = way_of(route, self.admission.ways)
-        if way is None or len(self.ways) >= MAX_SENT:
-            return
-        self.note(Opened(self.admission.request_id, len(self.ways), way))
-        self.ways.append(way)
-        self.has_moved = True
-
-    def moved(self, tokens: int, now_s: float) -> None:
-        """Note what is here of the answer."""
-        self.tokens = tokens
-        self.has_moved = True
-
-    def packed(self) -> bytes:
-        """As it is kept."""
-        return _PLACE.pack(min(self.tokens, 2**32 - 1), len(self.ways), bytes(self.ways))
-
-
-def progress_of(data: bytes | None) -> Progress | None:
-    """What `StreamPlace.packed` gave; None for nothing, or what no version wrote."""
-    if data is None or len(data) != _PLACE.size:
-        return None
-    tokens, count, ways = _PLACE.unpack(data)
-    return Progress(tuple(ways[: min(count, MAX_SENT)]), tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,25 +111,43 @@ class StreamKeeper(Backlog):
 
     async def admit(self, admission: Admission) -> Place:
         """See the port."""
-        place, began_s = StreamPlace(admission, self._note, since_s=self._loop.time()), self._loop.time()
-        payload, future = encode(Admitted(admission)), self._loop.create_future()
+        place, future = self._begin(Admitted(admission))
+        await self._answered(admission.request_id, future)
+        return place
+
+    def begin(self, admission: Admission) -> Begun:
+        """See the port."""
+        place, future = self._begin(Admitted(admission, is_early=True))
+        place.is_granted = False
+        return Early(admission, place, partial(self._answered, admission.request_id, future))
+
+    def _begin(self, admitted: Admitted) -> tuple[StreamPlace, asyncio.Future[None]]:
+        admission, now_s = admitted.admission, self._loop.time()
+        place, payload = StreamPlace(admission, self._note, since_s=now_s), encode(admitted)
+        future: asyncio.Future[None] = self._loop.create_future()
         place.payloads.append(payload)
         self._open[admission.request_id] = place
         letter = Letter(payload, partial(self._admitted, place, future), partial(_refuse, future))
         patience_s = AWAY_S if self._pipe.is_away else ADMIT_S
         self._pipe.offer(letter)
         patience = Patience(patience_s, partial(self._silent, future, patience_s))
+        future.add_done_callback(partial(self._over, letter, patience, now_s))
+        return place, future
+
+    async def _answered(self, request_id: str, future: asyncio.Future[None]) -> None:
         try:
             await future
         except StoreUnavailable as exc:
-            self._open.pop(admission.request_id, None)
+            self._open.pop(request_id, None)
             self._tell(exc)
             raise
-        finally:
-            patience.cancel()
-            self._pipe.withdraw(letter)
-        self._reports.committed(self._loop.time() - began_s)
-        return place
+
+    def _over(self, letter: Letter, patience: Patience, began_s: float, future: asyncio.Future[None]) -> None:
+        """Nobody waits for *letter* any more."""
+        patience.cancel()
+        self._pipe.withdraw(letter)
+        if not future.cancelled() and future.exception() is None:
+            self._reports.committed(self._loop.time() - began_s)
 
     def record(self, receipt: Receipt) -> None:
         """See the port."""
@@ -295,7 +270,7 @@ class StreamKeeper(Backlog):
 
     def _renew(self) -> None:
         """Say that this process lives, and what has come of answers."""
-        moved = [place for place in self._open.values() if place.has_moved]
+        moved = [place for place in self._open.values() if place.has_moved and place.is_granted]
         gone, self._gone = self._gone, set()
         for place in moved:
             place.has_moved, place.is_kept = False, True
@@ -412,9 +387,8 @@ class StreamKeeper(Backlog):
         """Everything in the journal of a dead process: into the counters at once, into the database when that can."""
         holding = self._tasks.spawn(self._hold(name), name="journal.hold")
         try:
-            left, recent, book = await self._read_through(name)
-            for receipt in (*recent, *left):
-                self._counters.settle(receipt.request_id, spent_of(receipt), key_id=receipt.key_id)
+            left, never, recent, book = await self._read_through(name)
+            settle_left(self._counters, (*recent, *left), never)
             held, ended, at = await still_held(self._counters, writer, book.knows), 0, _FIRST
             while found := await self._store.read(name, at, MOST):
                 entries = [Entry(receipt, writer) for receipt in await self._ends(name, found)]
@@ -437,9 +411,8 @@ class StreamKeeper(Backlog):
                 await self._store.hold(name, self._rules.writer)
             await asyncio.sleep(RENEW_S)
 
-    async def _read_through(self, name: str) -> tuple[list[Receipt], list[Receipt], Book]:
-        """The ends of what is open in the journal *name*, as far as they can be told, those that were young when its
-        process died, and what there are records of."""
+    async def _read_through(self, name: str) -> tuple[list[Receipt], list[Admission], list[Receipt], Book]:
+        """Of the journal *name*, as `SpoolKeeper` has it of its files."""
         book, recent, at = Book(), list[Receipt](), _FIRST
         since_ms = (self._epoch_s() - RESETTLE_S) * 1000
         while found := await self._store.read(name, at, MOST):
@@ -448,12 +421,13 @@ class StreamKeeper(Backlog):
             recent += [receipt for receipt in ended if receipt.settled_ms >= since_ms]
             at = found[-1][0]
         places = await self._store.places(name)
-        now_ms, bill = int(self._epoch_s() * 1000), self._rules.bill_interrupted()
-        left = [
-            reconcile(case, progress_of(places.get(request_id.encode())), bill_interrupted=bill, now_ms=now_ms)
-            for request_id, case in book.open.items()
-        ]
-        return left, recent, book
+        left, never = left_behind(
+            book.open.values(),
+            lambda admitted: progress_of(places.get(admitted.admission.request_id.encode())),
+            bill_interrupted=self._rules.bill_interrupted(),
+            now_ms=int(self._epoch_s() * 1000),
+        )
+        return left, never, recent, book
 
 
 def _refuse(future: asyncio.Future[None], exc: RedisFailed) -> None:

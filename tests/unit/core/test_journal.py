@@ -13,7 +13,20 @@ from hypothesis import strategies as st
 
 from gateway.core.entries import AMOUNTS, CHARGE, CORRECTION, Booked, LedgerRow, correction, ledger_rows, trace_row
 from gateway.core.exchange import Outcome
-from gateway.core.journal import Admitted, Book, Open, Opened, Progress, Record, Settled, decode, encode, reconcile
+from gateway.core.journal import (
+    Admitted,
+    Book,
+    Grant,
+    Open,
+    Opened,
+    Progress,
+    Record,
+    Settled,
+    decode,
+    encode,
+    left_behind,
+    reconcile,
+)
 from gateway.core.receipt import Receipt
 from gateway.core.usage import NO_USAGE, Usage
 from tests.unit.admissions import admission, ended
@@ -31,7 +44,10 @@ def rows(receipt: Receipt) -> tuple[LedgerRow, ...]:
     return ledger_rows(receipt, writer="here", recorded_ms=NOW_MS)
 
 
-@pytest.mark.parametrize("record", [Admitted(admission(), 3, 7), Opened("r1", 1, 0), Settled(ended(user="u"))])
+@pytest.mark.parametrize(
+    "record",
+    [Admitted(admission(), 3, 7, is_early=True), Opened("r1", 1, 0, Grant(5, 6)), Settled(ended(user="u"))],
+)
 def test_records_come_back(record: Record) -> None:
     """A record is read as it was written."""
     assert decode(encode(record)) == record
@@ -43,6 +59,14 @@ def test_newer_records_are_read() -> None:
     fields[1].append("from the future")
 
     assert decode(msgspec.msgpack.encode([*fields, 1])) == Admitted(admission(), 3, 7)
+
+
+def test_older_records_are_read() -> None:
+    """A member that this version has added is not missed in a record of an earlier one."""
+    early, opened = (msgspec.msgpack.decode(encode(one)) for one in (Admitted(admission(), 3, 7), Opened("r1", 1, 0)))
+
+    assert decode(msgspec.msgpack.encode(early[:4])) == Admitted(admission(), 3, 7)
+    assert decode(msgspec.msgpack.encode(opened[:4])) == Opened("r1", 1, 0)
 
 
 def test_half_a_surrogate_costs_no_record() -> None:
@@ -85,6 +109,41 @@ def test_reconciling(
 
     assert (charge.kind, charge.state, charge.prompt_tokens, charge.completion_tokens) == (CHARGE, state, *counts)
     assert charge.cost_nano_usd == cost
+
+
+@pytest.mark.parametrize(
+    ("progress", "sent", "is_call"),
+    [
+        (None, {}, False),
+        (Progress(), {}, False),
+        (Progress(is_granted=True), {}, True),
+        (Progress((1,), 4, is_granted=True), {}, True),
+        (None, {0: 1}, True),  # the map is gone with the machine
+    ],
+)
+def test_left_before_limits_had_decided(progress: Progress | None, sent: dict[int, int], *, is_call: bool) -> None:
+    """An early admission that a dead process leaves is a call where limits are known to have let it in, or a provider
+    was asked; any other is a call in any case."""
+    early, other = Open(Admitted(admission("r1"), is_early=True), sent), Open(Admitted(admission("r2")), sent)
+
+    ends, never = left_behind([early, other], lambda _: progress, bill_interrupted=True, now_ms=NOW_MS)
+
+    assert [receipt.request_id for receipt in ends] == (["r1", "r2"] if is_call else ["r2"])
+    assert never == ([] if is_call else [admission("r1")])
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_limits_granted(*, is_late: bool) -> None:
+    """The first attempt tells what an early admission came to, whichever record is read first."""
+    records = [Admitted(admission("r1"), is_early=True), Opened("r1", 0, 1, Grant(70_000, 1_000_007))]
+    book = Book()
+
+    for record in reversed(records) if is_late else records:
+        book.take(record)
+
+    case = book.open["r1"]
+    assert case.sent == {0: 1}
+    assert case.admitted.admission == admission("r1", reserved_nano_usd=70_000, admitted_ms=1_000_007)
 
 
 def test_reconciling_costs() -> None:

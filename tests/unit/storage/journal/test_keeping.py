@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gateway.aio import Tasks
 from gateway.core.catalog import Provider, Route
-from gateway.core.ports import Spent, StoreUnavailable
+from gateway.core.ports import Journal, Spent, StoreUnavailable
 from gateway.storage.journal import keeping
 from gateway.storage.journal import spool as spool_module
 from gateway.storage.journal.carrying import Carrier, CarrierReports
@@ -165,6 +165,29 @@ async def serve(keeper: SpoolKeeper, name: str) -> None:
     keeper.record(ended(name))
 
 
+async def begin_early(dead: Journal) -> None:
+    """Four calls, of which limits have not let in one, have refused one, and have let in two; one of these is sent."""
+    dead.begin(admission("asked"))
+    dead.begin(admission("refused"))
+    dead.record(ended("refused", booking=None, outcome="rejected"))
+    await dead.begin(admission("granted")).kept(admission("granted"))
+    begun = dead.begin(admission("sent", reserved_nano_usd=90_000))
+    (await begun.kept(admission("sent", reserved_nano_usd=70_000, admitted_ms=1_000_007))).sent(ROUTE)
+
+
+def see_early_ends(shelf: Shelf, counters: Counters) -> None:
+    """What those come to once their process has died."""
+    bookings = {name: entry.receipt.booking for name, entry in shelf.entries.items()}
+    assert set(bookings) == {"refused", "granted", "sent"}
+    refused, granted, sent = (bookings[name] for name in ("refused", "granted", "sent"))
+    assert refused is None
+    assert granted is not None
+    assert sent is not None
+    assert (sent.reserved_nano_usd, sent.admitted_ms) == (70_000, 1_000_007)
+    assert counters.settled.items() >= {"asked": Spent(), "granted": Spent(), "sent": Spent(11, 0, 0)}.items()
+    assert counters.places["asked"] == admission("asked").key_id
+
+
 @pytest.mark.usefixtures("both_ways")
 async def test_slow_database_and_eager_collector(house: House) -> None:
     """A thousand calls have a thousand entries, though the database takes 0.2 s for a batch and the collector runs all
@@ -257,6 +280,22 @@ async def test_taking_over(house: House) -> None:
     assert {name: entry.writer for name, entry in house.shelf.entries.items()} == dict.fromkeys(settled, "writer-1")
     assert ("adopted", "writer-1", 1, 3) in house.log
     assert list(house.root.iterdir()) == []
+
+
+async def test_taking_over_what_limits_were_being_asked(house: House) -> None:
+    """Of a process that dies between the record of an admission and its limits' word nothing is told or owed, and what
+    it may hold is given back; with their word it is a call, though it had been sent nowhere."""
+    dead = house.keeper()
+    await begin_early(dead)
+    await house.dies(dead)
+
+    other = house.keeper()
+    other.start()
+    await house.adopted()
+    await other.close(SOON_S)
+
+    see_early_ends(house.shelf, house.counters)
+    assert ("adopted", "writer-1", 1, 2) in house.log
 
 
 async def test_interrupted_answers_are_billed_as_is_said_now(house: House) -> None:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.core.catalog import Provider, Route
-from gateway.core.journal import Admitted, Opened, Progress, Record, Settled
+from gateway.core.journal import Admitted, Grant, Opened, Progress, Record, Settled
 from gateway.core.ports import StoreUnavailable
 from gateway.core.usage import Usage
 from gateway.storage.journal import segment_writer
@@ -78,6 +78,56 @@ async def test_admitted_when_on_the_disk(spool: Spool, home: Home) -> None:
     assert written(home) == [Admitted(admission("r1"), 0, 1)]
 
 
+async def test_begun_before_limits_have_decided(spool: Spool, home: Home, told: Told) -> None:
+    """What is begun goes to the disk at once and says so; that limits let it in is known as soon as it is kept, and
+    what they granted with the first attempt."""
+    begun = spool.begin(admission("r1", reserved_nano_usd=90_000))
+    await told.next_write()
+    before = progress_at(read_slots(home.path), 0, 1)
+
+    place = await begun.kept(admission("r1", reserved_nano_usd=70_000, admitted_ms=1_000_007))
+    after = progress_at(read_slots(home.path), 0, 1)
+    place.sent(ROUTE)
+    place.sent(ROUTE)
+    await spool.close(SOON_S)
+
+    assert (before, after) == (Progress(), Progress(is_granted=True))
+    assert written(home) == [
+        Admitted(admission("r1", reserved_nano_usd=90_000), 0, 1, is_early=True),
+        Opened("r1", 0, 1, Grant(70_000, 1_000_007)),
+        Opened("r1", 1, 1),
+    ]
+
+
+async def test_refused_by_limits(spool: Spool, home: Home, told: Told) -> None:
+    """The receipt of a call that limits refuse ends what was begun of it, and leaves its place as one of no call."""
+    spool.begin(admission("r1"))
+    spool.record(ended("r1", booking=None, outcome="rejected"))
+    left = progress_at(read_slots(home.path), 0, 1)
+    while len(written(home)) < 2:
+        await told.next_write()
+    await spool.admit(admission("r2"))
+
+    assert (left, spool.open) == (Progress(), 1)
+    assert [type(record) for record in written(home)] == [Admitted, Settled, Admitted]
+    assert written(home)[2] == Admitted(admission("r2"), 0, 2)
+
+
+async def test_begun_on_a_full_disk(spool: Spool, home: Home, told: Told) -> None:
+    """Who waits for what was begun is told that the disk does not take it; where limits have refused it, nobody is."""
+    with full_disk(home.path):
+        begun = spool.begin(admission("r1"))
+        spool.begin(admission("r2"))
+        spool.record(ended("r2", booking=None, outcome="rejected"))
+        with pytest.raises(StoreUnavailable):
+            await begun.kept(admission("r1"))
+    await told.next_write()
+    await spool.admit(admission("r3"))
+
+    assert spool.open == 1
+    assert [record.admission.request_id for record in written(home) if isinstance(record, Admitted)] == ["r3"]
+
+
 async def test_many_at_once(spool: Spool, home: Home, told: Told) -> None:
     """All of a crowd are on the disk, with a fraction of the waits for it."""
     await asyncio.gather(*(spool.admit(admission(f"r{number}")) for number in range(200)))
@@ -112,7 +162,7 @@ async def test_progress_outlives_the_process(spool: Spool, home: Home) -> None:
     over = progress_at(read_slots(home.path), 0, 1)
 
     assert running == Progress((1,), 5)
-    assert over == Progress((1,), 5, Usage(11, 22, 3), "received", "cancelled")
+    assert over == Progress((1,), 5, Usage(11, 22, 3), "received", "cancelled", is_granted=True)
     assert progress_at(read_slots(home.path), 0, 2) is None
     assert progress_at(b"", 0, 1) is None
 
