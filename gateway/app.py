@@ -25,6 +25,7 @@ from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
+from gateway.guardroom import open_guard
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.door import Door
 from gateway.http.handler import GatewayHandler, Hooks, Site
@@ -162,6 +163,7 @@ class App:
             settings, self._stores, telemetry, metrics, Tasks(self._report_crash), of=writer,
             bill_interrupted=lambda: self._settings.stream.bill_interrupted,
         )  # fmt: skip
+        self._guard = open_guard(telemetry, metrics)
         self._exit_by_s: float | None = None
         self._replays = SqlReplays(self._stores.database, idempotency_rules(settings), self._report_crash)
         self._repeater = Repeater(self._replays, self._stores.counters, room(settings), self._replayed)
@@ -369,7 +371,8 @@ class App:
         works = PictureWorks(self._fetcher, self._stills, picture_rules(settings), times)
         record, rules = Record(self._journal, services.tariff, _CLOCK), admission_rules(settings, catalog)
         admit = Admit(self._stores.counters, _CLOCK, rules, self._metrics.decided, record.begin)
-        stages = (Choose(catalog), Measure(), admit, Refuse(), Abide(), CheckPictures(works), record)
+        # Guards stand behind limits, which bound their work too, and in front of those who copy what they change.
+        stages = (Choose(catalog), Measure(), admit, Refuse(), Abide(), self._guard, CheckPictures(works), record)
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),
@@ -400,7 +403,7 @@ class App:
         )
 
     def _redact(self, text: str) -> str:
-        """*text* as it may be kept. What the guardrails mask is to be taken out here as well, once there are any."""
+        """*text* as it may be kept."""
         return redact(text, self._handler.site.secrets)
 
     def _storage_changed(self, outage: StoreUnavailable | None) -> None:

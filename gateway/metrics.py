@@ -19,6 +19,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.multiprocess import mark_process_dead as forget_live_gauges
 from prometheus_client.values import close_all_multiprocess_files
 
+from gateway.core.guarding import GUARDS, GuardName
 from gateway.core.receipt import Receipt
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,6 +33,9 @@ _OVERHEAD_S = (0.0005, 0.001, 0.0013, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1
 # A disk's: 0.2 to 10 ms; beyond two seconds calls are refused.
 _COMMIT_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 _CANCEL_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.5, 2.0)
+
+# All guards together may take 1.5 ms of a short prompt; a policy's deadline is 0.3 s.
+_GUARD_S = (0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.0015, 0.005, 0.02, 0.1, 0.3, 1.0)
 
 MAX_RECEIPTS = 32  # not counted yet: it takes some 0.1 ms to count them
 
@@ -99,6 +103,7 @@ class MetricsRecorder:
         self._admissions = counter("gateway_admissions", "Decisions by a key's limits.", "verdict")
         self._limits_failed = counter("gateway_limits_failures", "Failures of the shared counters.", "code")
         self._limits_blind = counter("gateway_limits_blind_seconds", "Time without the shared counters, once over.")
+        self._verdicts = counter("gateway_guard_verdicts", "What guards said of calls.", "guard", "status")
         self._tokens = counter("gateway_usage_tokens", "Tokens by kind.", "kind")
 
     def _make_histograms(self) -> None:
@@ -111,7 +116,12 @@ class MetricsRecorder:
         self._cancel = histogram("gateway_cancel_seconds", "Client gone to exchange settled.", _CANCEL_S)
         self._commits = histogram("gateway_ledger_commit_seconds", "Group of records to the disk.", _COMMIT_S)
         self._gaps = histogram("gateway_frame_gap_seconds", "Between two frames of a stream.", _GAP_S)
-        self._histograms = (self._ttfb, self._ttft, self._overhead, self._cancel, self._commits, self._gaps)
+        of_guards = Histogram(
+            "gateway_guard_seconds", "A guard's look at a call.", ("guard",), registry=self._registry, buckets=_GUARD_S
+        )
+        self._guards = {name: _Sums(of_guards.labels(name)) for name in GUARDS}
+        whole = (self._ttfb, self._ttft, self._overhead, self._cancel, self._commits, self._gaps)
+        self._histograms = (*whole, *self._guards.values())
         self.observe_commit = self._commits.observe
         self.observe_gap = self._gaps.observe
 
@@ -130,6 +140,8 @@ class MetricsRecorder:
         self._add(self._requests, receipt.endpoint, receipt.outcome)
         for provider, _, result in receipt.attempts:
             self._add(self._attempts, provider, result)
+        for guard, verdict in receipt.verdicts.items():
+            self._add(self._verdicts, guard, verdict.status)
         self._count_tokens(receipt)
         _observe_ms(self._ttfb, receipt.ttfb_ms)
         _observe_ms(self._ttft, receipt.ttft_ms)
@@ -189,6 +201,10 @@ class MetricsRecorder:
     def decided(self, verdict: str) -> None:
         """A call was `admitted`, or a limit was met (`core.ports.Met`)."""
         self._add(self._admissions, verdict)
+
+    def observe_guard(self, guard: GuardName, value_s: float) -> None:
+        """A guard took so long for a call, or for what was new in it."""
+        self._guards[guard].observe(value_s)
 
     def limits_failed(self, code: str) -> None:
         """A command to the shared counters had no good reply: the first word of the error, `timeout` or `lost`."""

@@ -79,6 +79,12 @@ STORAGE_LOST = _event(
     "storage.lost", "error", "The database does not answer; known keys go on, and what is to be written waits."
 )
 STORAGE_FOUND = _event("storage.found", "info", "The database answers again.")
+GUARD_FAILED = _event(
+    "guard.failed",
+    "error",
+    "A guard had nothing to say of a call: `reason` is `late`, or the type of a bug of ours. The call was refused, or "
+    "went on where the guard only watches ([guardrails.md](guardrails.md)).",
+)
 LIMITS_BLIND = _event(
     "limits.blind",
     "warning",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gateway.core.booking import Booking
 from gateway.core.receipt import Receipt
 from gateway.core.usage import NO_USAGE, Usage
+from gateway.core.verdicts import kept
 
 CHARGE, COST, CORRECTION, COST_CORRECTION = "charge", "cost", "correction", "cost_correction"
 CHARGED = (CHARGE, CORRECTION)  # what a customer pays; costs are what providers take from us
@@ -110,7 +111,7 @@ class TraceRow(Struct, frozen=True, gc=False):
     usage_basis: str
     weighted_tokens: int
     cost_nano_usd: int
-    verdicts: None
+    verdicts: Mapping[str, Mapping[str, Any]] | None
     params: Mapping[str, tuple[str, ...]] | None
     recorded_ms: int
 
@@ -263,7 +264,7 @@ def trace_row(receipt: Receipt, *, recorded_ms: int) -> TraceRow:
         receipt.usage_basis,
         receipt.weighted_tokens,
         receipt.cost_nano_usd,
-        None,
+        kept(receipt.verdicts),
         {"translated": params.translated, "dropped": params.dropped} if params.translated or params.dropped else None,
         recorded_ms,
     )

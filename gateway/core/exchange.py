@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct, field
@@ -11,6 +12,7 @@ from gateway.core.booking import Admission, AttemptResult
 from gateway.core.call import ALL_PARAMS, Call, Params
 from gateway.core.catalog import Model, OnCancel, Route
 from gateway.core.errors import Failure, GatewayError
+from gateway.core.guarding import Verdict
 from gateway.core.money import Price
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
@@ -140,6 +142,8 @@ class Exchange(Struct):
         admission: What the journal has of it; None while there is nothing, as of what is not to be paid for at all.
         begun: Its admission on its way into the journal, where that was begun while limits were being asked.
         place: Where its progress is noted.
+        verdicts: What guards said so far, by their names; besides them `policy` and `response_content`.
+        originals: By placeholder, what stood in its place in the call and is to be put back into the answer.
     """
 
     request_id: str
@@ -178,3 +182,5 @@ class Exchange(Struct):
     admission: Admission | None = None
     begun: Begun | None = None
     place: Place = NOWHERE
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    originals: Mapping[str, str] = {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from msgspec import Struct
 
 GuardName = Literal["injection", "pii", "content", "credentials", "moderation"]
+GUARDS: tuple[GuardName, ...] = get_args(GuardName)
+"""In the order in which they look and are told of."""
 GuardMode = Literal["off", "monitor", "redact", "block"]
 """From mild to strict. `redact` is for guards whose findings are pieces of a text; others take it for `block`."""
 

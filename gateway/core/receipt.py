@@ -18,12 +18,7 @@ from gateway.core.catalog import Mode, OnCancel, Provider, Route
 from gateway.core.exchange import NO_LIMITS, Attempt, Exchange, Limits, Outcome, Source
 from gateway.core.money import Price, Weight, charged, format_nano, weigh, weigh_parts
 from gateway.core.usage import NO_USAGE, Basis, Usage
-
-_OFF = {"status": "off"}
-# Spelled out in full in every answer: no guardrail has run yet, and the answer says so.
-GUARDRAILS_OFF: dict[str, dict[str, str]] = dict.fromkeys(
-    ("injection", "pii", "content", "policy", "response_content"), _OFF
-)
+from gateway.core.verdicts import NO_VERDICTS, Verdicts, guardrails, lines
 
 
 class Receipt(Struct, frozen=True, gc=False):
@@ -41,6 +36,7 @@ class Receipt(Struct, frozen=True, gc=False):
             and bounded.
         response_id: What the client knows the answer by: the provider's name for it, or ours where it was translated.
         started_ms: When the request came, by the wall clock, in milliseconds of the epoch; so `settled_ms`.
+        verdicts: What guards said of it, as far as they had looked.
         booking: What the ledger has of it besides; None where it was not admitted, or costs nothing in any case.
     """
 
@@ -86,6 +82,7 @@ class Receipt(Struct, frozen=True, gc=False):
     settled_ms: int = 0
     booking: Booking | None = None
     limits: Limits = NO_LIMITS
+    verdicts: Verdicts = NO_VERDICTS
 
     @property
     def cost_usd(self) -> str:
@@ -102,9 +99,9 @@ class Tariff:
     region: str
 
 
-def precall_extension(provider: Provider, region: str) -> dict[str, Any]:
+def precall_extension(provider: Provider, region: str, verdicts: Verdicts = NO_VERDICTS) -> dict[str, Any]:
     """The part of `_anoman` that is known before the first token."""
-    return _about(region, provider.type, provider.region.upper(), NO_USAGE)
+    return {"guardrails": guardrails(verdicts), **_about(region, provider.type, provider.region.upper(), NO_USAGE)}
 
 
 def extension(receipt: Receipt) -> dict[str, Any]:
@@ -113,6 +110,7 @@ def extension(receipt: Receipt) -> dict[str, Any]:
     if receipt.parts:
         about["routing"]["continued"] = True
     return {
+        "guardrails": guardrails(receipt.verdicts),
         **about,
         "cost_usd": receipt.cost_usd,
         "weighted_tokens": receipt.weighted_tokens,
@@ -142,12 +140,11 @@ def _billing(receipt: Receipt) -> dict[str, Any] | None:
 
 
 def _about(region: str, provider_type: str | None, provider_region: str | None, usage: Usage) -> dict[str, Any]:
-    """What every `_anoman` begins with. The gateway's region is in lower case, a provider's in upper case.
+    """What follows in every `_anoman`. The gateway's region is in lower case, a provider's in upper case.
 
     A provider's own prompt cache is a hit of type `provider`.
     """
     return {
-        "guardrails": GUARDRAILS_OFF,
         "routing": {
             "mode": "realtime",
             "region": region.lower(),
@@ -163,6 +160,7 @@ class Row(Struct, frozen=True, gc=False):
 
     Attributes:
         source: Not written for calls that a client made by itself.
+        guards: What those said that looked; not written where none did.
     """
 
     request_id: str
@@ -201,6 +199,7 @@ class Row(Struct, frozen=True, gc=False):
     agent_id: str | None
     user: str | None
     source: Source | UnsetType = UNSET
+    guards: tuple[str, ...] | UnsetType = UNSET
 
 
 def row_of(receipt: Receipt) -> Row:
@@ -243,6 +242,7 @@ def row_of(receipt: Receipt) -> Row:
         agent_id=receipt.agent_id,
         user=receipt.user,
         source=receipt.source or UNSET,
+        guards=lines(receipt.verdicts) or UNSET,
     )
 
 
@@ -302,6 +302,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         metadata=call.metadata,
         started_ms=int(started_epoch_s * 1000),
         limits=exchange.limits,
+        verdicts=exchange.verdicts,
         settled_ms=int(epoch_s * 1000),
         booking=_booking(exchange, usage, basis),
     )

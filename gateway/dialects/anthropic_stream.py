@@ -149,7 +149,8 @@ class AnthropicLane(PassthroughLane):
             message["usage"] = usage_object(reader.usage(prompt), reader.raw)
         message.pop("_anoman", None)  # of a gateway behind us
         if not self.journey.call.options.strip_extension:
-            message["_anoman"] = precall_extension(self.journey.route.provider, self.journey.rules.region)
+            journey = self.journey
+            message["_anoman"] = precall_extension(journey.route.provider, journey.rules.region, journey.verdicts)
         self.progress += 1
         return frame(ascii_json(replace_members(members, {"message": message})), b"message_start")
 

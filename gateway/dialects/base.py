@@ -17,6 +17,7 @@ from gateway.core.catalog import DialectName, Path, Route
 from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage
+from gateway.core.verdicts import NO_VERDICTS, Verdicts
 from gateway.dialects.families import ANY_FAMILY, Family
 from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
 from gateway.dialects.pictures import Pictures
@@ -48,6 +49,7 @@ class Journey(Struct, frozen=True):
     Attributes:
         family: The model's, for our own counts.
         tools: Tools that go by another name at the provider, see `Params`.
+        verdicts: What guards said of the call.
     """
 
     call: Call
@@ -57,6 +59,7 @@ class Journey(Struct, frozen=True):
     rules: LaneRules
     family: Family = ANY_FAMILY
     tools: Mapping[str, str | None] = {}
+    verdicts: Verdicts = NO_VERDICTS
 
 
 class Lane(Protocol):

@@ -41,6 +41,12 @@ _TEXTUAL = ("text/", "application/json")
 _UNREAD = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/vnd.")
 # Of a schema: what a program goes by, where it is no more than a name.
 _KEYWORDS = frozenset(("type", "format", "required", "additionalProperties", "$ref", "$schema"))
+WORDS = frozenset(
+    {"content", "text", "refusal", "name", "tool_calls", "function_call", "function", "source", "file", "title",
+     "context", "thinking", "description", "reasoning", "reasoning_content", "summary", "query", _ARGUMENTS}
+    | _FREE | _LINKS | _DATA | _NAMES
+)  # fmt: skip
+"""Names of members that are the API's: others are of the caller's choice, and may be something to be found."""
 _OWN_NAMES = (("name",), ("function", "name"))  # a tool's own
 _LONG_NUMBER = 10_000_000  # shorter ones are nobody's number
 _LONG_NAME = 40

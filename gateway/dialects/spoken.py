@@ -9,7 +9,7 @@ from msgspec import Raw, Struct, structs
 
 from gateway.core.call import TOOLS, Call
 from gateway.core.guarding import Role
-from gateway.dialects.hearing import Heard, hear, place_of
+from gateway.dialects.hearing import WORDS, Heard, hear, place_of
 from gateway.wire.splice import Path, splice
 
 _LISTS = ("messages", *TOOLS)
@@ -61,8 +61,10 @@ def texts_of(piece: Piece, call: Call) -> list[Heard]:
 
 
 def place_in(piece: Piece, heard: Heard) -> str:
-    """Where a text stands, in the words of whoever wrote the body."""
-    return place_of((*piece.path, *heard.path, *(heard.inner or ())))
+    """Where a text stands, in the words of the API: down to where names of the caller's choice begin."""
+    steps = (*piece.path, *heard.path)
+    own = next((at for at, step in enumerate(steps) if at and isinstance(step, str) and step not in WORDS), len(steps))
+    return place_of(steps[:own])
 
 
 def with_pieces(call: Call, changed: Mapping[Path, Raw]) -> Call:

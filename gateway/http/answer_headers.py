@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from gateway.core.exchange import Exchange, Limits
 from gateway.core.receipt import Receipt
+from gateway.core.verdicts import Verdicts, summary
 from gateway.wire.headers import header_value
 
 Headers = tuple[tuple[str, str], ...]
 
 SERVER_NAME = "anoman"  # the product alone: a version would help only those who look for a weak one
 
-_NOT_RUN: Headers = (("x-anoman-guardrail-injection", "off"), ("x-anoman-guardrail-pii", "off"))
+_GUARD = "x-anoman-guardrail-"
+_ALWAYS_TOLD = ("injection", "pii")
+_NOT_RUN: Headers = tuple([(f"{_GUARD}{name}", "off") for name in _ALWAYS_TOLD])
 
 
 def limit_headers(limits: Limits) -> Headers:
@@ -33,7 +36,20 @@ def limit_headers(limits: Limits) -> Headers:
 
 def constant_headers(region: str) -> Headers:
     """What every 200 of an inference route carries, whatever it answers."""
-    return (("x-anoman-region", header_value(region.upper())), *_NOT_RUN)
+    return (("x-anoman-region", header_value(region.upper())),)
+
+
+def guard_headers(verdicts: Verdicts) -> Headers:
+    """What guards said, those that did not look included where they are always told of."""
+    if not verdicts:
+        return _NOT_RUN
+    said = dict.fromkeys(_ALWAYS_TOLD, "off") | {name: summary(name, one) for name, one in verdicts.items()}
+    return tuple([(f"{_GUARD}{name.replace('_', '-')}", text) for name, text in said.items()])
+
+
+def refusal_headers(exchange: Exchange) -> Headers:
+    """What an error carries that *exchange* ended in: its key's limits, and what guards said as far as they looked."""
+    return limit_headers(exchange.limits) + (guard_headers(exchange.verdicts) if exchange.verdicts else ())
 
 
 def success_headers(exchange: Exchange, receipt: Receipt | None, constant: Headers) -> Headers:
@@ -47,6 +63,7 @@ def success_headers(exchange: Exchange, receipt: Receipt | None, constant: Heade
     cached = receipt is not None and receipt.usage.cached_tokens > 0
     headers: Headers = (
         *constant,
+        *guard_headers(exchange.verdicts),
         ("x-anoman-cache", "provider" if cached else "none"),
         *limit_headers(exchange.limits),
         ("x-request-id", exchange.request_id),

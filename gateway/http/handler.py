@@ -30,7 +30,7 @@ from gateway.dialects.base import ClientDialect
 from gateway.dialects.openai_panels import PanelCall, read_run
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.admin.desk import AdminDesk
-from gateway.http.answer_headers import Headers, limit_headers
+from gateway.http.answer_headers import Headers, limit_headers, refusal_headers
 from gateway.http.answers import JsonAnswer
 from gateway.http.door import Door
 from gateway.http.endpoints import SUPPORTED, Endpoint, find
@@ -220,7 +220,7 @@ class GatewayHandler:
             return await self._repeater.answer(request, exchange, claim, answer, relay)
         except GatewayError as error:
             self._refused(request, error, request_id)
-            return error_response(route_path(request), error, request_id, limit_headers(exchange.limits))
+            return error_response(route_path(request), error, request_id, refusal_headers(exchange))
 
     async def _answer(
         self, request: web.BaseRequest, exchange: Exchange, asked: Asked, site: Site, passage: Passage
@@ -232,7 +232,7 @@ class GatewayHandler:
         try:
             answer = await passage.relay(exchange, sink)
         except GatewayError as error:
-            return error_response(route_path(request), error, exchange.request_id, limit_headers(exchange.limits))
+            return error_response(route_path(request), error, exchange.request_id, refusal_headers(exchange))
         if answer is None:
             assert sink.response is not None
             return sink.response
@@ -272,14 +272,15 @@ class GatewayHandler:
                 trace_id=self._hooks.new_trace_id(),
                 call=panel.call,
                 attempts=[],
+                verdicts={},
             )
             for panel in panels
         }
         run = Run(self._playground.run_id(lead.request_id), passage.sink, site.services, lead, exchanges)
         answer = await self._playground.run(run, passage.relay)
         if isinstance(answer, GatewayError):
-            limits = exchanges[panels[0].id].limits
-            return error_response(route_path(request), answer, lead.request_id, limit_headers(limits))
+            headers = refusal_headers(exchanges[panels[0].id])
+            return error_response(route_path(request), answer, lead.request_id, headers)
         return answer
 
     async def _read_small(self, request: web.BaseRequest, max_bytes: int) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gateway.core.accounts import may_keep
+from gateway.core.errors import GUARDS_UNAVAILABLE
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink
 from gateway.dialects.said import Said
@@ -78,7 +79,22 @@ class BodyWatch:
                     said.read(answer.body)
                 return answer
             finally:
-                request = replace_members(call.fields, {})[: 2 * self._max_bytes]  # what is masked makes it shorter
-                self._keep(exchange.request_id, exchange.key.tenant, request, said.text)
+                request = _sent(exchange)[: 2 * self._max_bytes]  # what is masked makes it shorter
+                self._keep(exchange.request_id, exchange.key.tenant, request, _masked(said.text, exchange.originals))
 
         return run
+
+
+def _sent(exchange: Exchange) -> bytes:
+    """The request as a provider got it, placeholders and all; nothing of one that guards did not let pass."""
+    refused = exchange.error_code == GUARDS_UNAVAILABLE.code
+    if refused or any(verdict.status == "block" for verdict in exchange.verdicts.values()):
+        return b"{}"
+    return replace_members(exchange.call.fields, {})
+
+
+def _masked(text: str, originals: Mapping[str, str]) -> str:
+    """*text* with the placeholders that its client got the *originals* of."""
+    for placeholder, original in originals.items():
+        text = text.replace(original, placeholder)
+    return text

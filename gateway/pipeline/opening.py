@@ -54,7 +54,8 @@ def journey_of(exchange: Exchange, services: Services) -> Journey:
     """The journey of *exchange* by the route that was asked last, or would be asked first."""
     call, route = exchange.call, exchange.route or exchange.candidates[0]
     family, created_epoch_s = family_of(route.model, call.slug), int(services.clock.epoch_s())
-    return Journey(call, route, exchange.request_id, created_epoch_s, services.lanes, family, exchange.params.tools)
+    about = (exchange.params.tools, exchange.verdicts)
+    return Journey(call, route, exchange.request_id, created_epoch_s, services.lanes, family, *about)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from gateway.core.guarding import DEADLINE_S, GuardMode, GuardName, GuardTerms, Rules
+from gateway.core.guarding import DEADLINE_S, GUARDS, GuardMode, GuardName, GuardTerms, Rules
 from gateway.guards.table import ENGINES
 from gateway.settings import checks
 from gateway.settings.call_terms import CallsEntry, terms_of
 from gateway.settings.fields import setting
 from gateway.settings.reader import LATER, Reader, beneath, good
 from gateway.settings.tool_terms import ToolsEntry, check_tools, tool_terms
-
-GUARDS: tuple[GuardName, ...] = get_args(GuardName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

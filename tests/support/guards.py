@@ -1,9 +1,11 @@
-"""A guard of the tests: it finds e-mail addresses, cards, a phrase and blocks of keys, each as real guards do."""
+"""Engines and their surroundings for tests."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
 
 from gateway.core.guarding import Check, Finding, GuardName, Text
 
@@ -41,3 +43,65 @@ class Faulty(Spotter):
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """Nothing: it fails."""
         raise ValueError
+
+
+class Words:
+    """
+    An engine that finds words, each with a score: `found` is what it was given to read.
+
+    Args:
+        kinds: Patterns and their scores by kind.
+    """
+
+    version = "1"
+    window_chars = 16
+
+    def __init__(self, name: GuardName = "pii", threshold: float = 0.5, **kinds: tuple[str, float]) -> None:
+        self.name: GuardName = name
+        self.threshold = threshold
+        self.read: list[Text] = []
+        self._kinds = {kind: (re.compile(pattern), score) for kind, (pattern, score) in kinds.items()}
+
+    def scan(self, text: Text, check: Check) -> Sequence[Finding]:
+        check()
+        self.read.append(text)
+        return sorted(
+            (
+                Finding(kind, found.start(), found.end(), score, f"like {kind}")
+                for kind, (pattern, score) in self._kinds.items()
+                for found in pattern.finditer(text.text)
+            ),
+            key=lambda finding: finding.start,
+        )
+
+
+class Broken(Words):
+    """An engine that has a bug, and tells of the text in its complaint."""
+
+    def scan(self, text: Text, check: Check) -> Sequence[Finding]:
+        raise ValueError(text.text)
+
+
+class Endless(Words):
+    """An engine that is never done, but looks whether it still has time."""
+
+    def scan(self, text: Text, check: Check) -> Sequence[Finding]:
+        self.read.append(text)
+        while True:
+            check()
+
+
+class Now(Executor):
+    """Threads of which each has done its work before anybody waits for it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.asked += 1
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as exc:  # as an executor's own threads do
+            done.set_exception(exc)
+        return done

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import values
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.core.guarding import Verdict
 from gateway.core.usage import Usage
 from gateway.metrics import MetricsRecorder, mark_process_dead, prepare_multiprocess
 from tests.unit.receipts import receipt
@@ -69,6 +70,25 @@ def test_admissions_are_counted() -> None:
 
     assert found["gateway_admissions_total{verdict=admitted}"] == 2
     assert found["gateway_admissions_total{verdict=budget}"] == 1
+
+
+def test_guards_are_counted() -> None:
+    """What each said, and how long each took."""
+    metrics = MetricsRecorder()
+    metrics.record(receipt(verdicts={"pii": Verdict("redact", 1.0, {"nik": 2}), "injection": Verdict("pass", 0.1)}))
+    metrics.observe_guard("pii", 2**-11)
+    metrics.observe_guard("pii", 0.25)
+
+    found = samples(shown(metrics))
+
+    expected = {
+        "gateway_guard_verdicts_total{guard=pii,status=redact}": 1,
+        "gateway_guard_verdicts_total{guard=injection,status=pass}": 1,
+        "gateway_guard_seconds_bucket{guard=pii,le=0.0005}": 1,
+        "gateway_guard_seconds_count{guard=pii}": 2,
+        "gateway_guard_seconds_sum{guard=pii}": 0.25 + 2**-11,
+    }
+    assert {name: found.get(name) for name in expected} == expected
 
 
 def test_refused_request_has_no_times() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import asdict, fields
 
 from gateway.core.catalog import Provider
+from gateway.core.guarding import Verdict
 from gateway.core.money import parse_weight
 from gateway.core.receipt import Receipt, Row, extension, precall_extension, row_of
 from gateway.core.usage import Usage
@@ -20,7 +21,9 @@ def told_apart() -> Receipt:
     facts: dict[str, Any] = {field.name: field.name for field in fields(Receipt)}
     attempts = (("a", "m/1", "failed"), ("b", "m", "ok"))
     parts = (("a", "m/1", USAGE),)
-    return receipt(**facts | {"attempts": attempts, "usage": USAGE, "cost_nano_usd": 7, "parts": parts})
+    verdicts = {"pii": Verdict("redact", 1.0, {"nik": 2}, "user")}
+    rendered = {"attempts": attempts, "usage": USAGE, "cost_nano_usd": 7, "parts": parts, "verdicts": verdicts}
+    return receipt(**facts | rendered)
 
 
 def test_row_is_the_receipt() -> None:
@@ -33,11 +36,12 @@ def test_row_is_the_receipt() -> None:
         "attempts": ("a/m/1:failed", "b/m:ok"),
         "cost_usd": "0.000000007",
         "continued": True,
+        "guards": ("pii: pass redacted 2 entities",),
         "parts": (f"a/m/1:{USAGE.prompt_tokens}+{USAGE.completion_tokens}",),
         **{name: getattr(USAGE, name) for name in asdict(USAGE)},
     }
     assert row == {name: rendered.get(name, name) for name in row}
-    assert [field.name for field in fields(Row)][-4:] == ["session_id", "agent_id", "user", "source"]
+    assert [field.name for field in fields(Row)][-5:] == ["session_id", "agent_id", "user", "source", "guards"]
 
 
 def test_extension_begins_as_announced() -> None:

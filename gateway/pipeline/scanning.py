@@ -1,0 +1,209 @@
+"""Engines over the texts of a call: what was read before is known, what is long is read in a thread.
+
+A chat that has grown by a turn costs its new turn alone: findings are kept by the digest of each piece of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeAlias
+
+from gateway.core.call import Call
+from gateway.core.guarding import Engine, Finding, GuardName
+from gateway.dialects.hearing import Heard
+from gateway.dialects.spoken import Piece, pieces_of, texts_of
+from gateway.policy.guards import Found
+
+INLINE_BYTES = 8 * 1024  # of JSON, read at once: a thread costs 0.1 ms to ask, and as much is read meanwhile (measured)
+KEPT_WEIGHT = 50_000  # of pieces and findings that are remembered: some 10 MB
+LATE_GRACE_S = 0.05  # for an engine to notice that its time is over
+
+Findings: TypeAlias = tuple[tuple[int, tuple[Finding, ...]], ...]
+"""What is in a piece: the numbers of its texts that have something, each with its findings."""
+
+
+class ScanFailed(Exception):
+    """A guard has nothing to say. `reason`: `late`, or the type of what its engine raised; never a word of a text."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Late(Exception):
+    """The time of a scan is over, or nobody waits for it any more."""
+
+
+class Memory:
+    """
+    Findings by engine and digest, those longest unused forgotten first.
+
+    Args:
+        salt: Of this process: nobody outside can make two pieces with one digest.
+    """
+
+    def __init__(self, salt: bytes, max_weight: int = KEPT_WEIGHT) -> None:
+        self._salt = salt
+        self._max_weight = max_weight
+        self._weight = 0
+        self._kept: OrderedDict[tuple[str, bytes], Findings] = OrderedDict()
+
+    def digest(self, piece: Piece) -> bytes:
+        """By what *piece* is known again, whatever call it is in."""
+        said = blake2b(piece.raw, digest_size=16, key=self._salt)
+        said.update(piece.role.encode())
+        return said.digest()
+
+    def find(self, engine: str, digest: bytes) -> Findings | None:
+        """What *engine* found before, if that is still known."""
+        key = (engine, digest)
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def keep(self, engine: str, digest: bytes, found: Findings) -> None:
+        """Remember *found*."""
+        key = (engine, digest)
+        if key in self._kept:
+            return
+        self._kept[key] = found
+        self._weight += _weight(found)
+        while self._weight > self._max_weight:
+            _, oldest = self._kept.popitem(last=False)
+            self._weight -= _weight(oldest)
+
+
+def _weight(found: Findings) -> int:
+    return 1 + sum([len(findings) for _, findings in found])
+
+
+class Reading:
+    """The pieces of one call, and the texts of those that have been looked at."""
+
+    def __init__(self, call: Call, memory: Memory) -> None:
+        self.pieces = pieces_of(call)
+        self._call = call
+        self._heard: dict[int, list[Heard]] = {}
+        mark = call.held.mark.encode() if call.held is not None else None
+        self.digests = [
+            None if mark is not None and mark in bytes(piece.raw) else memory.digest(piece) for piece in self.pieces
+        ]
+        """None for a piece with a token in it: no later call has the same."""
+
+    def heard(self, number: int) -> list[Heard]:
+        """The texts of the piece of this number."""
+        found = self._heard.get(number)
+        if found is None:
+            found = self._heard[number] = texts_of(self.pieces[number], self._call)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """
+    What scans work with.
+
+    Attributes:
+        threads: For long ones.
+        monotonic_s: The clock of deadlines.
+    """
+
+    threads: Executor
+    monotonic_s: Callable[[], float]
+
+
+class Scanner:
+    """The engines, and what they found before."""
+
+    def __init__(self, engines: Mapping[GuardName, Engine], memory: Memory, means: Means) -> None:
+        self._engines = engines
+        self._memory = memory
+        self._means = means
+        self._known_as = {name: f"{engine.name}:{engine.version}" for name, engine in engines.items()}
+
+    def threshold(self, name: GuardName) -> float:
+        """The score from which on the engine *name* believes its own findings."""
+        return self._engines[name].threshold
+
+    def read(self, call: Call) -> Reading:
+        """*call*, to be scanned by one engine after the other."""
+        return Reading(call, self._memory)
+
+    async def scan(self, name: GuardName, reading: Reading, deadline_s: float) -> list[Found]:
+        """
+        What the engine *name* finds in the call.
+
+        Raises:
+            ScanFailed: There is none, it raised, or it was not done after *deadline_s*.
+        """
+        known_as = self._known_as.get(name)
+        if known_as is None:
+            raise ScanFailed("absent")
+        found: dict[int, Findings] = {}
+        unknown: list[int] = []
+        for number, digest in enumerate(reading.digests):
+            known = self._memory.find(known_as, digest) if digest is not None else None
+            if known is None:
+                unknown.append(number)
+            elif known:
+                found[number] = known
+        if unknown:
+            fresh = await self._scan(self._engines[name], reading, unknown, deadline_s)
+            for number, findings in zip(unknown, fresh, strict=True):
+                digest = reading.digests[number]
+                if digest is not None:
+                    self._memory.keep(known_as, digest, findings)
+                if findings:
+                    found[number] = findings
+        return _spread(found, reading)
+
+    async def _scan(
+        self, engine: Engine, reading: Reading, numbers: Sequence[int], deadline_s: float
+    ) -> list[Findings]:
+        clock, end_s = self._means.monotonic_s, self._means.monotonic_s() + deadline_s
+        is_over = False
+
+        def check() -> None:
+            if is_over or clock() > end_s:
+                raise _Late
+
+        def run() -> list[Findings]:
+            return [_look(engine, reading.heard(number), check) for number in numbers]
+
+        try:
+            if sum([len(reading.pieces[number].raw) for number in numbers]) <= INLINE_BYTES:
+                return run()
+            async with asyncio.timeout(deadline_s + LATE_GRACE_S):
+                return await asyncio.get_running_loop().run_in_executor(self._means.threads, run)
+        except (_Late, TimeoutError) as exc:
+            raise ScanFailed("late") from exc
+        except Exception as exc:
+            raise ScanFailed(type(exc).__name__) from exc
+        finally:
+            is_over = True  # a thread that nobody waits for ends at its next look
+
+
+def _look(engine: Engine, texts: Sequence[Heard], check: Callable[[], None]) -> Findings:
+    found = []
+    for number, heard in enumerate(texts):
+        check()
+        findings = engine.scan(heard.text, check)
+        if findings:
+            found.append((number, tuple(findings)))
+    return tuple(found)
+
+
+def _spread(found: Mapping[int, Findings], reading: Reading) -> list[Found]:
+    """*found* in the order of the call."""
+    return [
+        Found((piece, number), finding, reading.heard(piece)[number].is_fixed)
+        for piece in sorted(found)
+        for number, findings in found[piece]
+        for finding in findings
+    ]

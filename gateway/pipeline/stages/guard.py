@@ -1,0 +1,119 @@
+"""Guards: what a call would tell a provider is read, and the call refused or changed, before anybody is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from gateway.core.errors import GUARDS_UNAVAILABLE, GatewayError
+from gateway.core.exchange import Answer, Exchange
+from gateway.core.guarding import GUARDS, Finding, GuardName, GuardTerms, Verdict
+from gateway.core.receipt import Receipt
+from gateway.dialects.hearing import said_otherwise
+from gateway.dialects.spoken import place_in, with_pieces
+from gateway.pipeline.scanning import Reading, ScanFailed, Scanner
+from gateway.policy.guards import Judged, Placeholders, Spot, judge, refusal
+
+
+@dataclass(frozen=True, slots=True)
+class GuardWatch:
+    """
+    Who is told of scans.
+
+    Attributes:
+        took: The guard, and the seconds that it took.
+        failed: The request's id, the guard, and why it has nothing to say: a word of ours.
+    """
+
+    took: Callable[[GuardName, float], None]
+    failed: Callable[[str, GuardName, str], None]
+
+
+class Guard:
+    """
+    Has each guard of the key's rules look at the call. Stands in front of what makes copies of it, and of its record.
+
+    Args:
+        monotonic_s: The clock of what is told of scans.
+    """
+
+    def __init__(self, scanner: Scanner, watch: GuardWatch, monotonic_s: Callable[[], float]) -> None:
+        self._scanner = scanner
+        self._watch = watch
+        self._monotonic_s = monotonic_s
+
+    async def admit(self, exchange: Exchange) -> Answer | None:
+        """
+        Let *exchange* pass, its call changed where that is the policy. Raises GatewayError: a guard refuses it.
+
+        What fails or is late refuses too where it could have refused or changed something; where it only watches, the
+        call goes on, and its verdict says so.
+        """
+        terms = exchange.key.rules.guards
+        if not terms:
+            return None
+        reading = self._scanner.read(exchange.call)
+        redacted: list[tuple[Judged, GuardTerms]] = []
+        for name in _in_order(terms):
+            judged = await self._look(exchange, name, reading, terms[name])
+            if judged.verdict.status == "redact":
+                redacted.append((judged, terms[name]))
+        if redacted:
+            _redact(exchange, reading, redacted)
+        return None
+
+    def settle(self, exchange: Exchange, receipt: Receipt) -> None:
+        """Nothing to give back."""
+
+    async def _look(self, exchange: Exchange, name: GuardName, reading: Reading, terms: GuardTerms) -> Judged:
+        began_s = self._monotonic_s()
+        try:
+            found = await self._scanner.scan(name, reading, terms.deadline_s)
+        except ScanFailed as exc:
+            exchange.verdicts[name] = Verdict("error")
+            self._watch.failed(exchange.request_id, name, exc.reason)
+            if terms.mode != "monitor":
+                raise GatewayError(GUARDS_UNAVAILABLE) from exc
+            return Judged(Verdict("error"))
+        finally:
+            self._watch.took(name, self._monotonic_s() - began_s)
+        judged = judge(name, found, terms, self._scanner.threshold(name))
+        place = _place_of(judged, reading)
+        exchange.verdicts[name] = structs.replace(judged.verdict, place=place)
+        if judged.verdict.status == "block":
+            raise refusal(name, judged.verdict, place)
+        return judged
+
+
+def _in_order(terms: Mapping[GuardName, GuardTerms]) -> list[GuardName]:
+    """The guards that look, in the order in which verdicts are told."""
+    return [name for name in GUARDS if name in terms and terms[name].mode != "off"]
+
+
+def _place_of(judged: Judged, reading: Reading) -> str:
+    """Where the first of what counted stands; "" where nothing did."""
+    if not judged.counted:
+        return ""
+    piece, number = judged.counted[0].spot
+    return place_in(reading.pieces[piece], reading.heard(piece)[number])
+
+
+def _redact(exchange: Exchange, reading: Reading, redacted: Sequence[tuple[Judged, GuardTerms]]) -> None:
+    """Put placeholders into the call of *exchange*, one for each value wherever it stands."""
+    spots: dict[Spot, list[tuple[Finding, bool]]] = {}
+    for judged, terms in redacted:
+        for one in judged.counted:
+            spots.setdefault(one.spot, []).append((one.finding, terms.reversible))
+    placeholders = Placeholders()
+    texts: dict[int, dict[int, str]] = {}
+    for piece, number in sorted(spots):
+        text = reading.heard(piece)[number].text.text
+        texts.setdefault(piece, {})[number] = placeholders.redact(text, spots[piece, number])
+    changed = {
+        reading.pieces[piece].path: said_otherwise(reading.pieces[piece].raw, reading.heard(piece), others)
+        for piece, others in texts.items()
+    }
+    exchange.call = with_pieces(exchange.call, changed)
+    exchange.originals = placeholders.originals
