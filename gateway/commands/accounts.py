@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from typing import Any, get_args
@@ -11,7 +10,7 @@ import click
 
 from gateway.commands.configured import config_option, stored_or_exit
 from gateway.commands.looking import Patient, look_into, need_database
-from gateway.commands.options import BudgetType, MomentType
+from gateway.commands.options import BudgetType, MomentType, as_label, json_option, print_view
 from gateway.commands.reading import columns, table
 from gateway.commands.stored import fail, now_ms, with_accounts
 from gateway.commands.words import TextGroup
@@ -24,7 +23,6 @@ from gateway.core.record_views import key_view, secret_view, tenant_view
 from gateway.core.records import CLI, KeyDraft, KeyRecord, Secret, Tenant
 from gateway.policy.periods import month_of, number_of
 from gateway.settings import FileTerms, key_id
-from gateway.settings.checks import label
 from gateway.storage.accounts import SqlAccounts
 from gateway.storage.allowances import SqlAllowances
 from gateway.wire.moments import moment_text, read_end
@@ -34,7 +32,6 @@ AT_ONCE = 200  # rows in one query of a list
 _TENANT_HEAD = ("tenant", "tier", "state", "budgets", "name")
 _KEY_HEAD = ("id", "secret", "tenant", "rights", "state", "tier", "limits", "budgets", "name")
 _ALL_ADMIN = tuple(right for right in get_args(Right) if right != "inference")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 _key_budgets = click.option(
     "--budget",
     "budgets",
@@ -52,11 +49,9 @@ _tenant_budgets = click.option(
 )
 
 
-def _label(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    try:
-        return label(value)
-    except ValueError as exc:
-        raise click.BadParameter(f"it is {exc}") from None
+_key_policy = click.option("--policy", help="The policy that its calls are under.")
+_tenant_policy = click.option("--policy", help="What all of its keys are under, besides their own policies.")
+_no_policy = click.option("--no-policy", is_flag=True, help="Take its policy away.")
 
 
 def _month(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -66,34 +61,29 @@ def _month(_context: click.Context, _parameter: click.Parameter, value: str | No
         raise click.BadParameter(str(exc)) from None
 
 
-def _print(view: dict[str, Any]) -> None:
-    click.echo(json.dumps(view))
-
-
 @click.group(cls=TextGroup)
 def tenants() -> None:
     """Look after tenants: who keys belong to."""
 
 
 @tenants.command("create")
-@click.argument("tenant_id", metavar="ID", callback=_label)
+@click.argument("tenant_id", metavar="ID", callback=as_label)
 @config_option
 @click.option("--name", help="What people call it; its id by default.")
 @click.option("--tier", default="enterprise", show_default=True, help="The plan that its keys are on.")
 @_tenant_budgets
-@_json
-def create_tenant(
-    tenant_id: str, config: str | None, *, name: str | None, tier: str, budgets: tuple[Budget, ...], as_json: bool
-) -> None:
+@_tenant_policy
+@json_option
+def create_tenant(tenant_id: str, config: str | None, *, name: str | None, as_json: bool, **fields: Any) -> None:
     """Make the tenant ID, a short name of letters, digits, dots, dashes and underscores."""
-    fields = {"name": name or tenant_id, "tier": tier, "budgets": budgets}
+    fields["name"] = name or tenant_id
     made = with_accounts(stored_or_exit(config), lambda accounts: accounts.create_tenant(CLI, tenant_id, fields))
-    _print(tenant_view(made)) if as_json else click.echo(f"Created the tenant {made.id}, on the tier {made.tier}.")
+    print_view(tenant_view(made)) if as_json else click.echo(f"Created the tenant {made.id}, on the tier {made.tier}.")
 
 
 @tenants.command("list")
 @config_option
-@_json
+@json_option
 def list_tenants(config: str | None, *, as_json: bool) -> None:
     """List all tenants."""
     stored = stored_or_exit(config)
@@ -101,7 +91,7 @@ def list_tenants(config: str | None, *, as_json: bool) -> None:
     found = with_accounts(stored, _all_tenants)
     if as_json:
         for tenant in found:
-            _print(tenant_view(tenant))
+            print_view(tenant_view(tenant))
     else:
         click.echo(table([_TENANT_HEAD, *map(_tenant_cells, found)]))
 
@@ -128,7 +118,7 @@ async def _all_tenants(accounts: SqlAccounts) -> list[Tenant]:
 @config_option
 @click.option("--month", callback=_month, help="As in 2026-03, of UTC; by default the one that goes on.")
 @click.option("--csv", "as_csv", is_flag=True, help="A table for spreadsheets.")
-@_json
+@json_option
 def list_allowances(
     tenant_id: str | None, config: str | None, *, month: int | None, as_csv: bool, as_json: bool
 ) -> None:  # fmt: skip
@@ -144,7 +134,7 @@ def list_allowances(
         click.echo(sheet(COLUMNS, [list(row.values()) for row in rows]), nl=False)
     elif as_json:
         for row in rows:
-            _print(row)
+            print_view(row)
     else:
         cells = [["-" if cell is None else str(cell) for cell in row.values()] for row in rows]
         click.echo(columns([COLUMNS, *cells]))
@@ -164,8 +154,10 @@ async def _allowances(reader: SqlAllowances, number: int, tenant_id: str | None)
 @click.option("--tier", help="The plan that its keys are on.")
 @_tenant_budgets
 @click.option("--no-budgets", is_flag=True, help="Take all of its budgets away.")
+@_tenant_policy
+@_no_policy
 @click.option("--disable/--enable", default=None, help="Have all of its keys be unknown, or known again.")
-@_json
+@json_option
 def update_tenant(
     tenant_id: str,
     config: str | None,
@@ -174,16 +166,23 @@ def update_tenant(
     tier: str | None,
     budgets: tuple[Budget, ...],
     no_budgets: bool,
+    policy: str | None,
+    no_policy: bool,
     disable: bool | None,
     as_json: bool,
 ) -> None:
     """Change the tenant ID. Budgets that are given take the place of all it has."""
     given = {"name": name, "tier": tier, "is_disabled": disable, "budgets": () if no_budgets else budgets or None}
-    changes = {field: value for field, value in given.items() if value is not None}
+    changes = {field: value for field, value in given.items() if value is not None} | _policy_of(policy, none=no_policy)
     if not changes:
         fail("Say what to change; --help lists it.")
     done = with_accounts(stored_or_exit(config), lambda accounts: accounts.update_tenant(CLI, tenant_id, changes))
-    _print(tenant_view(done)) if as_json else click.echo(f"Changed the tenant {done.id}.")
+    print_view(tenant_view(done)) if as_json else click.echo(f"Changed the tenant {done.id}.")
+
+
+def _policy_of(policy: str | None, *, none: bool) -> dict[str, str | None]:
+    """What changes of a policy: nothing where neither one was named nor *none* is wanted."""
+    return {"policy": None} if none else {} if policy is None else {"policy": policy}
 
 
 @click.group(cls=TextGroup, invoke_without_command=True)
@@ -219,7 +218,7 @@ def keys(context: click.Context) -> None:
 @click.option("--region-preference", type=click.Choice(get_args(Residency)), default="any", show_default=True)
 @click.option("--prefer-batch", is_flag=True, help="Calls may wait for a batch; kept for a later version.")
 @_key_budgets
-@click.option("--policy", help="The policy that its calls are under.")
+@_key_policy
 @click.option(
     "--when-blind",
     type=click.Choice(get_args(WhenBlind)),
@@ -233,7 +232,7 @@ def keys(context: click.Context) -> None:
 @click.option(
     "--expires", "expires_ms", type=MomentType(read_end), help="When it ends: a date, a time, or a span such as 90d."
 )
-@_json
+@json_option
 def create_key(config: str | None, *, as_json: bool, admin: Right | None, **options: Any) -> None:
     """Make a key, and show its secret this once."""
     limits = {name: value for name in ("rpm", "inflight", "classes") if (value := options.pop(name)) not in (None, ())}
@@ -250,7 +249,7 @@ def create_key(config: str | None, *, as_json: bool, admin: Right | None, **opti
 
 def _tell_secret(secret: Secret, done: str, *, as_json: bool) -> None:
     if as_json:
-        _print(secret_view(secret))
+        print_view(secret_view(secret))
         return
     click.echo(f"{done} {secret.key.id}, a key of {secret.key.tenant}. Its secret is shown this once:", err=True)
     click.echo(secret.text)  # alone on standard output, for a pipe into whatever keeps it
@@ -259,7 +258,7 @@ def _tell_secret(secret: Secret, done: str, *, as_json: bool) -> None:
 @keys.command("list")
 @config_option
 @click.option("--tenant", help="Only the keys of this one.")
-@_json
+@json_option
 def list_keys(config: str | None, *, tenant: str | None, as_json: bool) -> None:
     """List keys, newest first, without their secrets."""
     stored = stored_or_exit(config)
@@ -267,7 +266,7 @@ def list_keys(config: str | None, *, tenant: str | None, as_json: bool) -> None:
     found = with_accounts(stored, lambda accounts: _all_keys(accounts, tenant))
     if as_json:
         for key in found:
-            _print(key_view(key))
+            print_view(key_view(key))
     else:
         click.echo(table([_KEY_HEAD, *map(_key_cells, found)]))
 
@@ -306,16 +305,20 @@ def _limit_text(value: object) -> str:
 @click.option("--no-limits", is_flag=True, help="Take all limits of its own away.")
 @_key_budgets
 @click.option("--no-budgets", is_flag=True, help="Take all of its budgets away.")
+@_key_policy
+@_no_policy
 @click.option("--expires", "expires_ms", type=MomentType(read_end), help="When it ends, as of a new key.")
-@_json
+@json_option
 def update_key(
-    key_id_given: str, config: str | None, *, no_limits: bool, no_budgets: bool, as_json: bool, **options: Any
-) -> None:
+    key_id_given: str, config: str | None, *, no_limits: bool, no_budgets: bool, no_policy: bool, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
     """Change the key ID. Limits that are given join or replace its own; budgets take the place of all it has."""
     limits = {name: value for name in ("rpm", "inflight") if (value := options.pop(name)) is not None}
     budgets = () if no_budgets else options.pop("budgets") or None
     given = {name: options[name] for name in ("name", "tier", "expires_ms")} | {"budgets": budgets}
     changes = {field: value for field, value in given.items() if value is not None}
+    changes |= _policy_of(options["policy"], none=no_policy)
     if not (changes or limits or no_limits):
         fail("Say what to change; --help lists it.")
 
@@ -326,7 +329,7 @@ def update_key(
         return await accounts.update_key(CLI, key_id_given, changes)
 
     done = with_accounts(stored_or_exit(config), step)
-    _print(key_view(done)) if as_json else click.echo(f"Changed the key {done.id}.")
+    print_view(key_view(done)) if as_json else click.echo(f"Changed the key {done.id}.")
 
 
 @keys.command("rotate")
@@ -335,7 +338,7 @@ def update_key(
 @click.option(
     "--overlap", type=click.IntRange(0, 30 * 86_400), default=0, help="Seconds for which the old secret is still taken."
 )
-@_json
+@json_option
 def rotate_key(key_id_given: str, config: str | None, *, overlap: int, as_json: bool) -> None:
     """Give the key ID a new secret, and show it this once. Its id, limits and budgets stay."""
     overlap_ms = overlap * 1000
@@ -347,12 +350,12 @@ def rotate_key(key_id_given: str, config: str | None, *, overlap: int, as_json: 
 @click.argument("key_id_given", metavar="ID")
 @config_option
 @click.option("--now", is_flag=True, help="Cut its calls under way as well.")
-@_json
+@json_option
 def revoke_key(key_id_given: str, config: str | None, *, now: bool, as_json: bool) -> None:
     """Have the key ID be refused, everywhere within five seconds."""
     done = with_accounts(stored_or_exit(config), lambda accounts: accounts.revoke_key(CLI, key_id_given, now=now))
     if as_json:
-        _print(key_view(done))
+        print_view(key_view(done))
     elif done.revoked_ms is not None and done.revoked_ms < done.updated_ms:
         also = " Its calls under way are cut now." if now else ""
         click.echo(f"{done.id} was revoked already, at {moment_text(done.revoked_ms)}.{also}")

@@ -57,5 +57,5 @@ def stored_or_exit(config: str | None) -> Stored:
         sys.exit(1)
     if found.problems:
         text = problems_text(SettingsError(list(found.problems)))
-        click.echo(f"This command needs no more than [storage] and [tiers], and passes over {text}", err=True, nl=False)
+        click.echo(f"This command needs [storage], [tiers] and [policies], and passes over {text}", err=True, nl=False)
     return found

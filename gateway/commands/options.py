@@ -1,7 +1,8 @@
-"""Values of options: budgets and points in time."""
+"""What options of several commands have in common: names, budgets, points in time, and printing JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -10,8 +11,23 @@ import click
 from gateway.commands.stored import now_ms
 from gateway.core.accounts import Budget, Period, Scope
 from gateway.core.money import parse_nano
+from gateway.settings.checks import label
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 _FORM = 'as in "month=50.00" or "session:total=0.50"'
+
+
+def as_label(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """A callback: *value*, if things may be called so."""
+    try:
+        return label(value)
+    except ValueError as exc:
+        raise click.BadParameter(f"it is {exc}") from None
+
+
+def print_view(view: dict[str, Any]) -> None:
+    """*view* as a line of JSON."""
+    click.echo(json.dumps(view))
 
 
 class BudgetType(click.ParamType[Budget]):

@@ -15,6 +15,7 @@ from gateway.core.accounts import BadTerms
 from gateway.core.ports import StoreUnavailable
 from gateway.core.records import NotThere, Taken
 from gateway.settings import FileTerms, StorageSettings, Stored
+from gateway.storage.account_rules import SqlRules
 from gateway.storage.accounts import SqlAccounts
 from gateway.storage.database import Database
 from gateway.storage.preparing import check_known, prepare
@@ -54,11 +55,22 @@ def with_database(storage: StorageSettings, step: Callable[[Database], Awaitable
 def with_accounts(settings: Stored, step: Callable[[SqlAccounts], Awaitable[T]]) -> T:
     """As `with_database`, with what tenants and keys are changed by; what *step* may not do ends the process too."""
     terms = FileTerms.of(settings)
+
+    def change(database: Database) -> Awaitable[T]:
+        return step(SqlAccounts(database, lambda: terms, chance=os.urandom, now_ms=now_ms))
+
+    return _allowed(settings.storage, change)
+
+
+def with_rules(settings: Stored, step: Callable[[SqlRules], Awaitable[T]]) -> T:
+    """As `with_accounts`, with what policies are changed by."""
+    terms = FileTerms.of(settings)
+    return _allowed(settings.storage, lambda database: step(SqlRules(database, lambda: terms, now_ms=now_ms)))
+
+
+def _allowed(storage: StorageSettings, step: Callable[[Database], Awaitable[T]]) -> T:
     try:
-        return with_database(
-            settings.storage,
-            lambda database: step(SqlAccounts(database, lambda: terms, chance=os.urandom, now_ms=now_ms)),
-        )
+        return with_database(storage, step)
     except BadTerms as exc:
         fail("\n".join(f"{field}: {problem}" for field, problem in exc.problems))
     except (NotThere, Taken) as exc:

@@ -110,16 +110,16 @@ def given(form: Struct, scopes: tuple[Scope, ...] = ()) -> dict[str, Any]:
     if place is not None:
         raise _wrong(place, "is not a whole number")
     if "rules" in fields:
-        fields["rules"] = _numbers(fields["rules"])
+        fields["rules"] = numbers(fields["rules"])
     return fields
 
 
-def _numbers(value: Any) -> Any:
+def numbers(value: Any) -> Any:
     """*value* with the numbers themselves where they have a fraction; none of a body is beyond what they can be."""
     if isinstance(value, dict):
-        return {name: _numbers(member) for name, member in value.items()}
+        return {name: numbers(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_numbers(member) for member in value]
+        return [numbers(member) for member in value]
     return float(bytes(value)) if isinstance(value, Raw) else value
 
 
