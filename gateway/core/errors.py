@@ -321,6 +321,8 @@ class FetchFailed(Exception):
 
 SHUTDOWN = Failure("gateway_shutdown", "shutdown", SHUTTING_DOWN, retryable=False, counts=False)
 KEY_CUT = Failure("policy_stop", "key_revoked", KEY_REVOKED, retryable=False, counts=False)
+CONTENT_CUT = Failure("policy_stop", "content_violation", CONTENT_VIOLATION, retryable=False, counts=False)
+GUARDS_CUT = Failure("policy_stop", "guards_unavailable", GUARDS_UNAVAILABLE, retryable=False, counts=False)
 FIRST_TOKEN_TIMEOUT = Failure("upstream_timeout", "first_token", PROVIDER_TIMEOUT)
 IDLE_TIMEOUT = Failure("upstream_timeout", "idle", PROVIDER_TIMEOUT, retryable=False)
 NON_STREAM_TIMEOUT = Failure("upstream_timeout", "non_stream", GATEWAY_TIMEOUT, retryable=False)

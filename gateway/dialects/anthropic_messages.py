@@ -16,6 +16,7 @@ from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.anthropic_body import write_body
 from gateway.dialects.anthropic_count import COUNTING, PromptFacts
+from gateway.dialects.anthropic_editing import screen_content
 from gateway.dialects.anthropic_events import AnthropicReader
 from gateway.dialects.anthropic_frames import AnthropicWriter
 from gateway.dialects.anthropic_pictures import PICTURES
@@ -28,6 +29,7 @@ from gateway.dialects.neutral import Target
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_id, read_members, read_user
+from gateway.guards.screen import Screen
 from gateway.wire.body import replace_members
 from gateway.wire.values import decode_values
 
@@ -73,6 +75,7 @@ class AnthropicCompletion:
     def __init__(self, members: dict[str, Raw], content: list[Any], journey: Journey) -> None:
         self._members = members
         self._journey = journey
+        self._edited: list[Any] | None = None  # the content, where it leaves as another
         self.response_id = read_id(decode_values(members["id"])) if "id" in members else None
         self._reader = UsageReader()
         usage = members.get("usage")
@@ -91,12 +94,20 @@ class AnthropicCompletion:
         prompt = 0 if reader.has_prompt else prompt_tokens(self._journey.call, self._journey.family)
         return reader.usage(prompt, reader.counts.get("output_tokens", tally.tokens())), "estimated"
 
+    def pass_through(self, screen: Screen) -> None:
+        """As in `Completion`."""
+        content = self._edited = decode_values(self._members["content"])
+        if not (screen_content(content, screen) and screen.edits):
+            self._edited = None
+
     def render(self, receipt: Receipt) -> bytes:
         """The client's body."""
         changes: dict[str, object] = {
             "model": self._journey.call.slug,
             "usage": usage_object(receipt.usage, self._reader.raw),
         }
+        if self._edited is not None:
+            changes["content"] = self._edited
         if not self._journey.call.options.strip_extension:
             changes["_anoman"] = extension(receipt)
         members = {name: value for name, value in self._members.items() if name != "_anoman"}  # of a gateway behind us

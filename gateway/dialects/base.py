@@ -22,6 +22,7 @@ from gateway.dialects.families import ANY_FAMILY, Family
 from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
 from gateway.dialects.pictures import Pictures
 from gateway.dialects.tool_names import USUAL
+from gateway.guards.screen import Screen
 from gateway.wire.sse import FrameSplitter, Splitter
 
 
@@ -115,6 +116,9 @@ class Lane(Protocol):
     def finish(self, receipt: Receipt) -> bytes:
         """The held-back finish, the metadata and the terminator."""
 
+    def last_words(self) -> bytes:
+        """Of a complete answer, what else it says before its end, which `finish` says no more then."""
+
     def measure(self) -> tuple[Usage, Basis]:
         """What was used, by the provider's own count where there is one and by ours where not."""
 
@@ -129,6 +133,9 @@ class Completion(Protocol):
     basis: Basis
     note: str | None
     response_id: str | None
+
+    def pass_through(self, screen: Screen) -> None:
+        """Have its texts pass *screen*: what is rendered is what leaves of them."""
 
     def render(self, receipt: Receipt) -> bytes:
         """The client's body: the upstream's, with our model name, whole usage and `_anoman`."""

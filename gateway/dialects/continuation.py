@@ -19,6 +19,7 @@ from gateway.core.usage import Basis, Usage
 from gateway.dialects.anthropic_seam import AnthropicSeam
 from gateway.dialects.base import Lane
 from gateway.dialects.openai_seam import OpenAISeam
+from gateway.dialects.over import Over
 from gateway.dialects.pairs import is_native
 from gateway.dialects.seam import Seam
 from gateway.wire.values import decode_members, decode_values
@@ -85,54 +86,7 @@ def continued(call: Call, text: str, tokens: int, route: Route) -> Call:
     return structs.replace(call, fields=fields)
 
 
-class _Over:
-    """A lane in front of which something stands: everything that it says of itself is the lane's own."""
-
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
-
-    @property
-    def note(self) -> str | None:
-        return self._lane.note
-
-    @note.setter
-    def note(self, note: str | None) -> None:
-        self._lane.note = note
-
-    @property
-    def started(self) -> bool:
-        return self._lane.started
-
-    @property
-    def complete(self) -> bool:
-        return self._lane.complete
-
-    @property
-    def ended(self) -> bool:
-        return self._lane.ended
-
-    @property
-    def failure(self) -> Failure | None:
-        return self._lane.failure
-
-    @property
-    def progress(self) -> int:
-        return self._lane.progress
-
-    @property
-    def talking(self) -> bool:
-        return self._lane.talking
-
-    @property
-    def deltas(self) -> int:
-        return self._lane.deltas
-
-    @property
-    def response_id(self) -> str | None:
-        return self._lane.response_id
-
-
-class KeptLane(_Over):
+class KeptLane(Over):
     """The first part: what the client hears is kept, in case that it breaks."""
 
     def __init__(self, lane: Lane, seam: Seam) -> None:
@@ -155,6 +109,11 @@ class KeptLane(_Over):
     def finish(self, receipt: Receipt) -> bytes:
         return self._lane.finish(receipt)
 
+    def last_words(self) -> bytes:
+        out = self._lane.last_words()
+        self.seam.hear(out)
+        return out
+
     def measure(self) -> tuple[Usage, Basis]:
         return self._lane.measure()
 
@@ -171,7 +130,7 @@ class Begun(Struct, frozen=True):
     response_id: str | None
 
 
-class ContinuedLane(_Over):
+class ContinuedLane(Over):
     """The second part, as the client is to hear it: more of the first.
 
     Args:
@@ -195,6 +154,9 @@ class ContinuedLane(_Over):
 
     def finish(self, receipt: Receipt) -> bytes:
         return self._seam.join(self._lane.finish(receipt))
+
+    def last_words(self) -> bytes:
+        return self._seam.join(self._lane.last_words())
 
     @property
     def response_id(self) -> str | None:

@@ -115,6 +115,10 @@ class PassthroughLane(EventLane):
         tokens = receipt.usage.completion_tokens
         return interruption_frames(journey.call.dialect, failure, tokens, journey.request_id)
 
+    def last_words(self) -> bytes:
+        """None: what this lane holds back has no words in it."""
+        return b""
+
     def _run(self, events: list[Event]) -> bytes:
         if len(events) == 1 and self.started:  # nearly every read once the stream flows
             return b"" if self.ended or self.failure is not None else self._take(events[0])

@@ -19,6 +19,7 @@ from gateway.dialects.neutral import Notes, Target
 from gateway.dialects.openai_body import MAX_STOP, write_body
 from gateway.dialects.openai_chunk import FAILED_REASONS
 from gateway.dialects.openai_chunks import OpenAIWriter
+from gateway.dialects.openai_editing import screen_choices
 from gateway.dialects.openai_events import OpenAIReader
 from gateway.dialects.openai_native import within_limit, without_nothing
 from gateway.dialects.openai_pictures import PICTURES
@@ -28,6 +29,7 @@ from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import Metadata, read_facts, read_id, read_members, read_metadata, read_user, refuse
+from gateway.guards.screen import Screen
 from gateway.wire.body import fits, replace_members
 from gateway.wire.values import decode_members
 
@@ -111,6 +113,7 @@ class OpenAICompletion:
         self._members = members
         self._choices: list[Any] = root["choices"]
         self._journey = journey
+        self._is_edited = False
         self._own_id = f"chatcmpl-{journey.request_id}"  # for a provider that gives none
         self.response_id = read_id(root.get("id", self._own_id))
         self._reader = UsageReader()
@@ -128,6 +131,10 @@ class OpenAICompletion:
         prompt = prompt_tokens(self._journey.call, self._journey.family)
         return reader.filled(prompt, tally.tokens()), "estimated"
 
+    def pass_through(self, screen: Screen) -> None:
+        """As in `Completion`."""
+        self._is_edited = screen_choices(self._choices, screen) and screen.edits
+
     def render(self, receipt: Receipt) -> bytes:
         """The client's body."""
         members, journey = self._members, self._journey
@@ -141,7 +148,7 @@ class OpenAICompletion:
             changes["object"] = "chat.completion"
         if "created" not in members:
             changes["created"] = journey.created_epoch_s
-        if _fill_arguments(self._choices) and fits(self._choices):
+        if (_fill_arguments(self._choices) and fits(self._choices)) or self._is_edited:
             changes["choices"] = self._choices
         if not journey.call.options.strip_extension:
             changes["_anoman"] = extension(receipt)

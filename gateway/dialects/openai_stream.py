@@ -121,6 +121,17 @@ class OpenAIChatLane(PassthroughLane):
         out.append(DONE)
         return b"".join(out)
 
+    def last_words(self) -> bytes:
+        """What the held-back finish chunk says besides the reason, which stays behind."""
+        held = self._filled(self._finish) if self._finish is not None else b"{}"
+        choices = read_leniently(held).choices or []
+        if not any(text_of(choice.delta) for choice in choices) and not carriers(held):
+            return b""
+        reasons = {index_of(choice): choice.finish_reason for choice in choices if choice.finish_reason}
+        bare = [{"index": index, "delta": {}, "finish_reason": reason} for index, reason in reasons.items()]
+        self._finish, self._unfilled = ascii_json(_encode({**self._envelope(), "choices": bare})), set()
+        return frame(self._rewrite(held, unfinished=reasons))
+
     def _take(self, event: Event) -> bytes:
         data = event.data
         # Not once a choice has finished: an event like the one before may be the one that reopens it.
@@ -295,9 +306,7 @@ class OpenAIChatLane(PassthroughLane):
                 return before + self._model_out_json + after
         return self._rewrite(payload)
 
-    def _rewrite(
-        self, payload: bytes, usage: dict[str, Any] | None = None, unfinished: Collection[int] = ()
-    ) -> bytes:
+    def _rewrite(self, payload: bytes, usage: dict[str, Any] | None = None, unfinished: Collection[int] = ()) -> bytes:
         """*payload* member by member: whole envelope, *usage* or none (but null stays), every choice whole."""
         members = decode_members(payload)
         changes = self._envelope()
@@ -357,11 +366,14 @@ def _lacks_indices(choices: list[Choice]) -> bool:
 
 def _is_sane(choices: list[Choice]) -> bool:
     """Whether indices are such as can be asked for: every new one costs a frame."""
-    return all(
-        0 <= index_of(choice) < MAX_CHOICES
-        and all(
-            0 <= call.index < MAX_TOOL_CALLS
-            for call in (choice.delta.tool_calls or () if choice.delta is not None else ())
+    return (
+        all(
+            0 <= index_of(choice) < MAX_CHOICES
+            and all(
+                0 <= call.index < MAX_TOOL_CALLS
+                for call in (choice.delta.tool_calls or () if choice.delta is not None else ())
+            )
+            for choice in choices
         )
-        for choice in choices
-    ) and len(choices) <= MAX_CHOICES
+        and len(choices) <= MAX_CHOICES
+    )

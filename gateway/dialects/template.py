@@ -8,6 +8,7 @@ by JSON's grammar nothing else can be different. That costs a fifth of decoding 
 from __future__ import annotations
 
 import re
+from json.encoder import encode_basestring_ascii
 
 import msgspec
 
@@ -42,6 +43,10 @@ class Template:
         # string would be JSON still, but may be line ends.
         plain = text and literal.isascii() and literal.startswith(b'"') and literal.endswith(b'"')
         return (text, self._out_head + literal + self._out_tail) if plain else None
+
+    def write(self, text: str) -> bytes:
+        """The frame with *text* in it."""
+        return self._out_head + encode_basestring_ascii(text).encode() + self._out_tail
 
 
 def learn(payload: bytes, frame: bytes, member: bytes, text: str) -> Template | None:

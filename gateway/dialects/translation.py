@@ -97,6 +97,12 @@ class TranslationLane(EventLane):
         self._conclude()
         return (self._last_words or b"") + self._lane.finish(receipt)
 
+    def last_words(self) -> bytes:
+        """What the end of the answer says besides being one."""
+        self._conclude()
+        words, self._last_words = self._last_words or b"", b""
+        return words + self._lane.last_words()
+
     def measure(self) -> tuple[Usage, Basis]:
         """What was used, by the provider's own count where there is one and by ours where not."""
         if self.complete:

@@ -85,6 +85,11 @@ class Screen:
         return self._is_strict or bool(self._originals)
 
     @property
+    def holds(self) -> bool:
+        """Whether the ends of texts are held back until more of them can be told."""
+        return self._is_strict
+
+    @property
     def stopped(self) -> bool:
         """Whether the answer ends here."""
         return self._sieve.stopped

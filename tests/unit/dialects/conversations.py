@@ -15,6 +15,7 @@ from gateway.core.errors import Failure
 from gateway.core.money import parse_weight
 from gateway.core.receipt import Receipt
 from gateway.dialects.base import Journey, Lane, LaneRules
+from gateway.dialects.edited import EditedLane
 from gateway.dialects.registry import DIALECTS
 from tests.support.frames import chat, messages
 from tests.support.notation import chunk
@@ -100,7 +101,7 @@ def hear(lane: Lane, pieces: Iterable[bytes], failure: Failure | None = None) ->
     """
     What a client hears of a provider that says *pieces* and then ends, properly or by *failure*.
 
-    This is what the pipeline does with a lane, without its waiting.
+    This is what the pipeline does with a lane, without its waiting: one that is edited is concluded first.
     """
     out = b""
     for piece in pieces:
@@ -110,6 +111,8 @@ def hear(lane: Lane, pieces: Iterable[bytes], failure: Failure | None = None) ->
     if not lane.ended and lane.failure is None and failure is None:
         out += lane.end()
     broken = lane.failure or (None if lane.ended else failure)
+    if (broken is None or lane.complete) and isinstance(lane, EditedLane):
+        broken = lane.conclude()
     if broken is None or lane.complete:
         return Heard(out + lane.finish(settled(lane)), "finished", lane)
     if not out:

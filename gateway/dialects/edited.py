@@ -1,0 +1,114 @@
+"""A lane whose frames go through something before they leave: what judges tools, and what masks texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from gateway.core.catalog import ClientDialectName
+from gateway.core.errors import Failure
+from gateway.core.receipt import Receipt
+from gateway.core.usage import Basis, Usage
+from gateway.dialects.anthropic_editing import AnthropicTextEditor
+from gateway.dialects.base import Lane
+from gateway.dialects.editing import TextEditor
+from gateway.dialects.openai_editing import OpenAITextEditor
+from gateway.dialects.over import Over
+
+TEXT_EDITORS: Mapping[ClientDialectName, type[TextEditor]] = {
+    "openai_chat": OpenAITextEditor,
+    "anthropic_messages": AnthropicTextEditor,
+}
+
+
+class FrameEditor(Protocol):
+    """
+    Something between a lane and its client.
+
+    Attributes:
+        failure: What it has ended the answer with; nothing is said after that but the end.
+    """
+
+    @property
+    def failure(self) -> Failure | None: ...
+
+    def feed(self, frames: bytes) -> bytes:
+        """What leaves for whole *frames*."""
+
+    def end(self) -> bytes:
+        """The answer is complete but for its end: what was held back."""
+
+
+class EditedLane(Over):
+    """
+    A lane and what its frames go through, in this order.
+
+    An answer is complete when its lane is and no editor has ended it. Before it is settled, `conclude` has to be asked:
+    what is said last may be what ends it otherwise.
+    """
+
+    def __init__(self, lane: Lane, editors: tuple[FrameEditor, ...]) -> None:
+        super().__init__(lane)
+        self._editors = editors
+        self._rest = b""
+
+    @property
+    def inner(self) -> Lane:
+        """The lane without its editors."""
+        return self._lane
+
+    @property
+    def complete(self) -> bool:
+        return self._lane.complete and self._cut is None
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._cut or self._lane.failure
+
+    @property
+    def _cut(self) -> Failure | None:
+        for editor in self._editors:
+            if editor.failure is not None:
+                return editor.failure
+        return None
+
+    def feed(self, data: bytes) -> bytes:
+        return self._edited(self._lane.feed(data))
+
+    def end(self) -> bytes:
+        return self._edited(self._lane.end())
+
+    def conclude(self) -> Failure | None:
+        """The answer is complete: what is held back is looked at, and kept for `finish`. How an editor has ended it."""
+        self._rest = self._edited(self._lane.last_words())
+        for at, editor in enumerate(self._editors):
+            if self._cut is None:
+                self._rest += self._edited(editor.end(), at + 1)
+        return self._cut
+
+    def fail(self, failure: Failure, receipt: Receipt) -> bytes:
+        return self._rest + self._edited(self._lane.fail(failure, receipt))
+
+    def finish(self, receipt: Receipt) -> bytes:
+        return self._rest + self._edited(self._lane.finish(receipt))
+
+    def last_words(self) -> bytes:
+        return self._edited(self._lane.last_words())
+
+    def measure(self) -> tuple[Usage, Basis]:
+        return self._lane.measure()
+
+    def received_tokens(self) -> int:
+        return self._lane.received_tokens()
+
+    def _edited(self, frames: bytes, first: int = 0) -> bytes:
+        for editor in self._editors[first:]:
+            if not frames:
+                break
+            frames = editor.feed(frames)
+        return frames
+
+
+def unedited(lane: Lane) -> Lane:
+    """*lane* as it is without editors."""
+    return lane.inner if isinstance(lane, EditedLane) else lane
