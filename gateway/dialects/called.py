@@ -1,0 +1,77 @@
+"""The calls of tools in a whole answer, in either dialect of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gateway.dialects.offered import mcp_tool
+from gateway.guards.ruling import Tool
+from gateway.wire.values import decode_values
+
+_blocks = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+CALL_TYPES = "tool_use"  # `tool_use` itself, `server_tool_use`, `mcp_tool_use`, and what may come after their manner
+
+
+class Called(Struct, frozen=True, gc=False):
+    """A call by its place in the answer; `arguments` as JSON."""
+
+    place: str
+    tool: Tool
+    arguments: str
+
+
+def openai_calls(choices: Raw) -> Iterator[Called]:
+    """Those of a completion's *choices*."""
+    for at, choice in enumerate(decode_values(choices)):
+        message = choice.get("message") or {}
+        place = f"choices[{at}].message"
+        for number, call in enumerate(message.get("tool_calls") or ()):
+            for name, arguments in said_of(call):
+                yield Called(f"{place}.tool_calls[{number}]", Tool((name,)), arguments)
+        if isinstance(message.get("function_call"), dict):
+            name, arguments = name_and_text(message["function_call"])
+            yield Called(f"{place}.function_call", Tool((name,)), arguments)
+
+
+def said_of(call: Any) -> Iterator[tuple[str, str]]:
+    """Name and arguments of a call, or of a piece of one; of a strange one that is of two kinds, both."""
+    bodies = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+    yield from map(name_and_text, bodies or [{}])
+
+
+def name_and_text(function: dict[str, Any]) -> tuple[str, str]:
+    """What is said of a function by its name and by its arguments; free text is `input`."""
+    name, arguments = function.get("name"), function.get("arguments", function.get("input"))
+    if arguments is not None and not isinstance(arguments, str):  # an object instead of its text
+        arguments = msgspec.json.encode(arguments).decode()
+    return name if isinstance(name, str) else "", arguments or ""
+
+
+def anthropic_calls(content: Raw) -> Iterator[Called]:
+    """Those of a message's *content*."""
+    for at, block in enumerate(_blocks(content)):
+        if is_call(block):
+            yield Called(f"content[{at}]", tool_of(block), bytes(block.get("input", Raw(b"{}"))).decode())
+
+
+def is_call(block: dict[str, Raw]) -> bool:
+    """Whether *block* calls a tool."""
+    kind = _text(block, "type")
+    return kind.endswith(CALL_TYPES)
+
+
+def tool_of(block: dict[str, Raw]) -> Tool:
+    """What *block* calls."""
+    name = _text(block, "name")
+    if "server_name" in block:
+        return mcp_tool(_text(block, "server_name"), name)
+    return Tool((name,))
+
+
+def _text(block: dict[str, Raw], member: str) -> str:
+    value = decode_values(block[member]) if member in block else None
+    return value if isinstance(value, str) else ""
