@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +24,7 @@ from gateway.dialects.anthropic_prompt import read_prompt
 from gateway.dialects.anthropic_stream import HEARTBEAT, AnthropicLane
 from gateway.dialects.anthropic_usage import UsageReader, usage_object
 from gateway.dialects.base import ClientDialect, Journey, fixed_path
+from gateway.dialects.called import Called, anthropic_calls
 from gateway.dialects.failures import in_band_failure, malformed, read_failure
 from gateway.dialects.neutral import Target
 from gateway.dialects.prompt_tokens import prompt_tokens
@@ -99,6 +100,10 @@ class AnthropicCompletion:
         content = self._edited = decode_values(self._members["content"])
         if not (screen_content(content, screen) and screen.edits):
             self._edited = None
+
+    def calls(self) -> Iterator[Called]:
+        """As in `Completion`."""
+        return anthropic_calls(self._members["content"])
 
     def render(self, receipt: Receipt) -> bytes:
         """The client's body."""

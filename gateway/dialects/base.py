@@ -6,7 +6,7 @@ Some dialects only providers speak. So a row has what their side needs, and one 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -18,6 +18,7 @@ from gateway.core.errors import Failure
 from gateway.core.receipt import Receipt
 from gateway.core.usage import Basis, Usage
 from gateway.core.verdicts import NO_VERDICTS, Verdicts
+from gateway.dialects.called import Called
 from gateway.dialects.families import ANY_FAMILY, Family
 from gateway.dialects.neutral import Notes, Prompt, Reader, Target, Writer
 from gateway.dialects.pictures import Pictures
@@ -136,6 +137,9 @@ class Completion(Protocol):
 
     def pass_through(self, screen: Screen) -> None:
         """Have its texts pass *screen*: what is rendered is what leaves of them."""
+
+    def calls(self) -> Iterable[Called]:
+        """The calls of tools in it. Raises one of UNREADABLE for what is none."""
 
     def render(self, receipt: Receipt) -> bytes:
         """The client's body: the upstream's, with our model name, whole usage and `_anoman`."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from gateway.core.errors import Failure
+from gateway.core.guarding import ToolTerms
+from gateway.dialects.denial import UNREAD, denial
 from gateway.dialects.offered import mcp_tool
-from gateway.guards.ruling import Tool
+from gateway.dialects.seam import UNREADABLE
+from gateway.guards.ruling import Tool, judge_call
 from gateway.wire.values import decode_values
 
 _blocks = msgspec.json.Decoder(list[dict[str, Raw]]).decode
@@ -24,9 +28,21 @@ class Called(Struct, frozen=True, gc=False):
     arguments: str
 
 
-def openai_calls(choices: Raw) -> Iterator[Called]:
+def denied_call(calls: Iterable[Called], terms: ToolTerms) -> Failure | None:
+    """What is to be told of a whole answer with *calls* of which *terms* deny one; what cannot be read is denied."""
+    try:
+        for call in calls:
+            denied = judge_call(call.tool, call.arguments, terms)
+            if denied is not None:
+                return denial(call.tool, denied, call.place)
+    except UNREADABLE:
+        return denial(None, UNREAD)
+    return None
+
+
+def openai_calls(choices: list[Any]) -> Iterator[Called]:
     """Those of a completion's *choices*."""
-    for at, choice in enumerate(decode_values(choices)):
+    for at, choice in enumerate(choices):
         message = choice.get("message") or {}
         place = f"choices[{at}].message"
         for number, call in enumerate(message.get("tool_calls") or ()):

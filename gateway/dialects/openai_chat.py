@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +14,7 @@ from gateway.core.receipt import Receipt, extension
 from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.base import ClientDialect, Journey, fixed_path
+from gateway.dialects.called import Called, openai_calls
 from gateway.dialects.failures import NOTHING, in_band_failure, malformed, read_failure
 from gateway.dialects.neutral import Notes, Target
 from gateway.dialects.openai_body import MAX_STOP, write_body
@@ -134,6 +135,10 @@ class OpenAICompletion:
     def pass_through(self, screen: Screen) -> None:
         """As in `Completion`."""
         self._is_edited = screen_choices(self._choices, screen) and screen.edits
+
+    def calls(self) -> Iterator[Called]:
+        """As in `Completion`."""
+        return openai_calls(self._choices)
 
     def render(self, receipt: Receipt) -> bytes:
         """The client's body."""

@@ -9,13 +9,13 @@ nothing of it leaves, nor of what follows.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
-from gateway.core.errors import TOOL_DENIED, Failure
+from gateway.core.errors import Failure
 from gateway.core.guarding import ArgumentRule, ToolTerms
+from gateway.dialects.denial import UNREAD, denial
 from gateway.dialects.seam import UNREADABLE
 from gateway.dialects.tool_arguments import ArgumentText
 from gateway.guards.globs import is_like_one_of
@@ -31,20 +31,8 @@ from gateway.guards.ruling import (
 
 # Of all calls of a stream that wait: the arguments of some that are as long as can be judged.
 MAX_HELD_BYTES = 4 * MAX_ARGUMENT_BYTES
-_WORD = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")  # what all providers take for a name: it is told, and nothing else
 _END = b"\n\n"
 _LAST = (b'{"error":', b"[DONE]")  # what lanes end a broken stream with; they pass on none of a provider
-_UNREAD = Denied("it cannot be read")
-
-
-def denial(tool: Tool | None, denied: Denied, place: str | None = None) -> Failure:
-    """What ends an answer that calls a *tool* that was *denied*."""
-    name = tool.names[0] if tool is not None and _WORD.fullmatch(tool.names[0]) else None
-    what = f"The tool {name} that the answer calls" if name else "A tool that the answer calls"
-    message = f"{what} is not allowed: {denied.reason}."
-    return Failure(
-        "policy_stop", "tool_denied", TOOL_DENIED, retryable=False, counts=False, public_message=message, param=place
-    )
 
 
 class CallDenied(Exception):
@@ -215,7 +203,7 @@ class ToolFrames(ABC):
         except CallDenied as exc:
             self.failure = exc.failure
         except UNREADABLE:
-            self.failure = denial(None, _UNREAD)
+            self.failure = denial(None, UNREAD)
 
     def _hold(self, call: Waiting, frame: bytes, text: str | None, join: Callable[[bytes, str], bytes]) -> None:
         """Keep a *frame* of *call*, of which *text* is all it says, if there is one. Raises CallDenied for too much."""

@@ -9,6 +9,7 @@ from gateway.core.errors import UpstreamFailed
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.dialects.base import Completion, Journey
+from gateway.dialects.called import denied_call
 from gateway.dialects.pairs import read_completion
 from gateway.pipeline.body import Body
 from gateway.pipeline.draining import DrainedBody
@@ -35,6 +36,7 @@ class JsonRelay:
 
         Raises:
             UpstreamFailed: No attempt went well.
+            GatewayError: The answer may not be given.
         """
         exchange = self._exchange
         try:
@@ -57,9 +59,19 @@ class JsonRelay:
         exchange.usage, exchange.basis = completion.usage, completion.basis
         exchange.response_id = completion.response_id
         exchange.note = completion.note or exchange.note  # a stage may have left one
+        self._judge(completion)
         exchange.status = 200
         receipt = self._settlement.settle("completed")
         return Answer(200, completion.render(receipt), self._services.headers(exchange, receipt))
+
+    def _judge(self, completion: Completion) -> None:
+        """Raise GatewayError for an answer that calls a denied tool. It was made, so it is paid for."""
+        exchange, terms = self._exchange, self._exchange.key.rules.tools
+        denied = None if terms.is_open else denied_call(completion.calls(), terms)
+        if denied is not None:
+            exchange.failure, exchange.error_code, exchange.status = denied, denied.error.code, denied.error.status
+            self._settlement.settle("interrupted")
+            raise denied.as_error()
 
     async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> Completion:
         """Read the whole body. Raises UpstreamFailed when it is cut, too long or no completion."""

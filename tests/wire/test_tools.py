@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.support.acts import Status
 from tests.support.client import Reply
 from tests.support.config import CANARY, Config, standard
 from tests.support.frames import chat, messages
 from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
+from tests.support.notation import Dialect, json_answer
 from tests.support.provider import FakeProvider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("tools")]
@@ -114,3 +117,80 @@ async def test_a_server_whose_tools_are_not_named(place: Place) -> None:
 
     assert reply.status == 403
     assert reply.json["error"]["message"].startswith("mcp_servers[0].tool_configuration.allowed_tools: ")
+
+
+# -- whole answers --
+
+ALLOWED = ("pay", {"amount": 7})
+TOO_MUCH = ("pay", {"amount": 700})
+
+
+def answer(*calls: tuple[str, Any], dialect: Dialect) -> Status:
+    """A JSON answer of a provider of *dialect* that calls tools."""
+    if dialect == "anthropic":
+        blocks = [
+            {"type": "tool_use", "id": f"t{at}", "name": name, "input": said} for at, (name, said) in enumerate(calls)
+        ]
+        return json_answer("", (7, 5), dialect=dialect, content=blocks, stop_reason="tool_use")
+    called = [
+        {"id": f"t{at}", "type": "function", "function": {"name": name, "arguments": json.dumps(said)}}
+        for at, (name, said) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": called}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    return json_answer("", (7, 5), choices=[choice])
+
+
+@dataclass(frozen=True)
+class Way:
+    """An endpoint, a model behind it, and the dialect of that model's provider."""
+
+    path: str
+    model: str
+    dialect: Dialect
+    place: str  # of the second call of an answer
+
+
+WAYS = {
+    "chat": Way(CHAT, "m", "openai", "choices[0].message.tool_calls[1]"),
+    "chat-abroad": Way(CHAT, "chat-abroad", "anthropic", "choices[0].message.tool_calls[1]"),
+    "messages": Way(MESSAGES, "claude", "anthropic", "content[1]"),
+    "messages-abroad": Way(MESSAGES, "messages-abroad", "openai", "content[1]"),
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Way:
+    return WAYS[request.param]
+
+
+def wanted(way: Way, stream: bool = False) -> dict[str, Any]:
+    return {**asked(way.path, "read", "pay", stream=stream), "model": way.model}
+
+
+async def test_an_answer_that_calls_what_is_allowed(place: Place, way: Way) -> None:
+    """It is the client's as it was."""
+    place.provider.script(way.model, [answer(ALLOWED, dialect=way.dialect)])
+
+    reply = await place.post(way.path, wanted(way))
+
+    assert (reply.status, b"amount" in reply.body) == (200, True)
+
+
+@pytest.mark.parametrize("denied", [TOO_MUCH, ("drop_all", {}), ("pay", {})])
+async def test_an_answer_that_calls_what_is_denied(place: Place, way: Way, denied: tuple[str, Any]) -> None:
+    """It is a 403 that names the tool and the place of the call and no argument; it was made, so it is paid for."""
+    place.provider.script(way.model, [answer(ALLOWED, denied, dialect=way.dialect)])
+
+    reply = await place.post(way.path, wanted(way))
+    row = await place.row(reply)
+
+    error = reply.json["error"]
+    assert (reply.status, error["code"], reply.headers.get("x-should-retry")) == (403, "tool_denied", "false")
+    assert error["message"].startswith(f"The tool {denied[0]} that the answer calls is not allowed: ")
+    assert b"700" not in reply.body
+    assert (row["outcome"], row["status"], row["error_code"]) == ("interrupted", 403, "tool_denied")
+    assert (row["failure_class"], row["failure_reason"]) == ("policy_stop", "tool_denied")
+    assert (row["prompt_tokens"], row["completion_tokens"], row["cost_usd"]) == (7, 5, "0.0000675")
+    if way.path == CHAT:
+        assert error["param"] == way.place
