@@ -19,18 +19,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gateway.__main__ import main
-from gateway.core.journal import Settled
+from gateway.core.journal import Admitted, Settled
 from gateway.pipeline.opening import Opening
 from gateway.pipeline.settlement import Settlement
 from gateway.pipeline.stages.admit import Admit
+from gateway.storage import redis_script
 from gateway.storage.journal import keeping
 from gateway.storage.journal.carrying import MOST
+from gateway.storage.journal.early import Early
 from gateway.storage.journal.homes import Home
 from gateway.storage.journal.reader import Reader
 from gateway.storage.journal.segment_writer import SegmentWriter
 from gateway.storage.journal.segments import Found
 from gateway.storage.journal.slots import Slot
 from gateway.storage.journal.spool import Spool
+from gateway.storage.redis_counters import RedisCounters
 from gateway.storage.writing import BookWriter
 from gateway.upstream.connection import Wire
 
@@ -48,6 +51,14 @@ class Point:
 
 def _has_end(_writer: object, records: list[object]) -> bool:
     return any(isinstance(record, Settled) for record in records)
+
+
+def _has_admission(_writer: object, records: list[object]) -> bool:
+    return any(isinstance(record, Admitted) for record in records)
+
+
+def _is_granted(reply: list[object], _limits: object) -> bool:
+    return reply[0] == "admitted"
 
 
 def _is_over(journal: Path, _segment: int) -> bool:
@@ -74,6 +85,13 @@ POINTS: Mapping[str, Point] = {
     # In another thread than the call: before its end it would be at any moment of it.
     "before_letting_go": Point(keeping, "_remove_before", "before", fits=_is_over),
     "before_adoption_ends": Point(Home, "remove", "before"),
+}
+# Where limits are in Redis, and the admission is written while they are asked.
+SHARED_POINTS: Mapping[str, Point] = {
+    "before_grant": Point(SegmentWriter, "write", "after", fits=_has_admission),
+    "granted_unheard": Point(redis_script, "verdict_of", "before", fits=_is_granted),  # Redis has said so
+    "after_grant": Point(RedisCounters, "admit", "after"),
+    "after_both": Point(Early, "kept", "after"),
 }
 
 
@@ -111,5 +129,5 @@ def put(point: Point) -> None:
 
 
 if __name__ == "__main__":
-    put(POINTS[sys.argv[1]])
+    put({**POINTS, **SHARED_POINTS}[sys.argv[1]])
     main(sys.argv[2:])
