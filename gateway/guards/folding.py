@@ -11,9 +11,13 @@ import sys
 import unicodedata
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
 
 SLICE_CHARS = 32 * 1024
 """How much to fold at once, where a deadline is to be looked at in between: about 3 ms at worst."""
+
+LONGEST = 6
+"""What a character becomes at most, in characters; two ligatures that are whole Arabic phrases lose their ends."""
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 # Marks and format characters: zero-width ones, soft hyphens, direction, variation, tags. They show little or nothing.
@@ -52,7 +56,7 @@ def _fold_char(char: str) -> str:
         for part in unicodedata.normalize("NFKD", char)
         if part not in _FILLERS and unicodedata.category(part) not in _UNSEEN
     )
-    folded = unicodedata.normalize("NFKC", bare).casefold()
+    folded = unicodedata.normalize("NFKC", bare).casefold()[:LONGEST]
     return "".join(
         " " if unicodedata.category(part) in _SPACES else _PLAIN.get(part, _LOOKALIKES.get(part, part))
         for part in folded
@@ -79,15 +83,22 @@ class Folded:
     A folded text, and where its characters come from.
 
     Attributes:
-        text: In lower case; never longer than 18 times the original, and as long for nearly all there is.
+        text: In lower case; never longer than `LONGEST` times the original, and as long for nearly all there is.
     """
 
     __slots__ = ("_original", "_runs", "text")
 
-    def __init__(self, original: str) -> None:
+    def __init__(self, original: str, check: Callable[[], None]) -> None:
         self._original = original
         self._runs: tuple[array[int], array[int]] | None = None
-        self.text = (original if original.isascii() else _FOREIGN.sub(_fold_run, original)).lower()
+        if original.isascii():
+            self.text = original.lower()
+            return
+        slices = []
+        for start in range(0, len(original), SLICE_CHARS):
+            check()
+            slices.append(_FOREIGN.sub(_fold_run, original[start : start + SLICE_CHARS]).lower())
+        self.text = "".join(slices)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The place in the original of what stands from *start* to *end* of the folded text; it is not empty."""
@@ -126,6 +137,15 @@ class Folded:
         return folded, original
 
 
-def fold(text: str) -> Folded:
-    """*text* without what its characters can be dressed in: NFKC, unseen ones, accents, look-alikes, case."""
-    return Folded(text)
+def _no_check() -> None:
+    """For texts that are short."""
+
+
+def fold(text: str, check: Callable[[], None] = _no_check) -> Folded:
+    """
+    *text* without what its characters can be dressed in: NFKC, unseen ones, accents, look-alikes, case.
+
+    Args:
+        check: Called between slices; what it raises goes through.
+    """
+    return Folded(text, check)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gateway.core.guarding import Engine, GuardName
+from gateway.guards.content.engine import ContentEngine
 from gateway.guards.pii import PiiEngine
 
 ENGINES: Mapping[GuardName, Callable[[], Engine]] = {
     "pii": PiiEngine,
+    "content": ContentEngine,
 }
 """How each engine is made. Making one may take a tenth of a second: patterns are compiled and weights read then."""
 
