@@ -28,6 +28,7 @@ from gateway.app import BACKLOG, App
 from gateway.bookkeeping import spool_directory
 from gateway.commands.accounts import keys, tenants
 from gateway.commands.configured import config_option, load_or_exit, load_settings
+from gateway.commands.guard import guard
 from gateway.commands.ledger import ledger
 from gateway.commands.policies import policies
 from gateway.commands.reading import traces, usage
@@ -281,7 +282,7 @@ def show_settings(config: str | None) -> None:
     click.echo(settings_text(load_or_exit(config)))
 
 
-for command in (keys, tenants, policies, usage, traces, ledger):
+for command in (keys, tenants, policies, usage, traces, ledger, guard):
     main.add_command(command)
 
 if __name__ == "__main__":
