@@ -199,7 +199,7 @@ async def test_panels(place: Place) -> None:
 
 @pytest.mark.parametrize("engine", ["Broken", "Endless"])
 async def test_grd_13_a_guard_that_fails(engine: str) -> None:
-    """Under `redact` and `block` the call is refused, under `monitor` it goes on, and a header says `error`; the log has
+    """Under `redact` and `block` the call is refused, under `monitor` it goes on, a header says `error`; the log has
     what failed, and never a word of what it read."""
     async with FakeProvider() as provider:
         provider.script("m", [json_answer("Fine.")])
