@@ -1,6 +1,8 @@
-"""What a policy says of a call's own words: how long an answer it may ask for."""
+"""What a policy says of how long a call is, and how long an answer it may ask for."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from msgspec import Raw, structs
 
@@ -8,6 +10,7 @@ from gateway.core.call import Call
 from gateway.core.errors import POLICY_DENIED, GatewayError
 from gateway.core.guarding import CallTerms
 from gateway.dialects.answer_length import limits_said
+from gateway.dialects.spoken import pieces_of, texts_of
 
 # Where a call of OpenAI's says nothing: providers that know the older name alone get that by their quirks. Anthropic's
 # calls always say.
@@ -32,3 +35,23 @@ def bounded(call: Call, terms: CallTerms) -> Call:
     if said:
         return call
     return structs.replace(call, fields={**call.fields, _DEFAULT: Raw(b"%d" % most)})
+
+
+def measured(call: Call, terms: CallTerms) -> Iterator[int]:
+    """
+    See that the texts of *call* are not longer than *terms* let them be: characters so far, with stops where others can
+    be served; nothing where its bytes already say so.
+
+    Raises:
+        GatewayError: `policy_denied`.
+    """
+    most = terms.max_prompt_chars
+    if most is None or (call.held is None and sum(map(len, call.fields.values())) <= most):
+        return  # a character takes a byte of JSON at least
+    chars = 0
+    for piece in pieces_of(call):
+        chars += sum([len(heard.text.text) for heard in texts_of(piece, call)])
+        if chars > most:
+            message = f"The texts of this request are longer than the {most} characters that the policy of this key "
+            raise GatewayError(POLICY_DENIED, f"{message}allows: `calls.max_prompt_chars`.", param=str(piece.path[0]))
+        yield chars

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gateway.core.catalog import ModelClass
 from gateway.core.guarding import CallTerms
@@ -13,13 +12,12 @@ from gateway.settings import checks
 from gateway.settings.fields import setting
 
 _TOKENS = (1, 100_000_000)  # as a model's `max_output_tokens`
+_CHARS = (1, 1_000_000_000)  # no body is that long
 
 
 @dataclass(frozen=True, slots=True)
 class CallsEntry:
     """What calls may ask for; what is left out is not limited."""
-
-    LATER: ClassVar = {"max_prompt_chars": None}
 
     models: tuple[str, ...] | None = setting(
         "Models that may be called, with `*` at the end of one for any rest of a name.", None, check=checks.models
@@ -35,6 +33,12 @@ class CallsEntry:
         None,
         bounds=_TOKENS,
     )
+    max_prompt_chars: int | None = setting(
+        "The most characters that all texts of a call may have together: instructions, messages, results and "
+        "definitions of tools, and files that are texts.",
+        None,
+        bounds=_CHARS,
+    )
     log_bodies: bool | None = setting(
         "With `false` no request and no answer is kept, whatever the key says; `true` changes nothing.", None
     )
@@ -49,5 +53,6 @@ def terms_of(entry: CallsEntry | None) -> CallTerms:
         classes=frozenset(entry.classes) if entry.classes is not None else None,
         regions=frozenset(entry.regions) if entry.regions is not None else None,
         max_tokens=entry.max_tokens,
+        max_prompt_chars=entry.max_prompt_chars,
         log_bodies=entry.log_bodies,
     )

@@ -17,6 +17,7 @@ ALL = {
     "classes": ["budget", "mid"],
     "regions": ["id", "SG"],
     "max_tokens": 500,
+    "max_prompt_chars": 20_000,
     "log_bodies": False,
 }
 
@@ -30,7 +31,7 @@ def test_terms() -> None:
 
     assert of_the_file == FileTerms({}).policy({"calls": ALL})
     assert of_the_file.calls == CallTerms(
-        (("gpt-4o", "claude-*"),), frozenset({"budget", "mid"}), frozenset({"ID", "SG"}), 500, log_bodies=False
+        (("gpt-4o", "claude-*"),), frozenset({"budget", "mid"}), frozenset({"ID", "SG"}), 500, 20_000, log_bodies=False
     )
 
 
@@ -53,7 +54,7 @@ def test_nothing_said(rules: Mapping[str, Any]) -> None:
         ({"regions": ["everywhere else"]}, "regions", "is not a region"),
         ({"max_tokens": 0}, "max_tokens", "0 is not within 1 to 100000000"),
         ({"max_tokens": True}, "max_tokens", "true is not a whole number"),
-        ({"max_prompt_chars": 9}, "max_prompt_chars", "belongs to a later version"),
+        ({"max_prompt_chars": 0}, "max_prompt_chars", "0 is not within 1 to 1000000000"),
         ({"log_bodies": "no"}, "log_bodies", '"no" is not true or false'),
     ],
 )

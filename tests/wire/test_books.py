@@ -132,9 +132,15 @@ async def with_bodies(desk: Client, request_id: str) -> Any:
             await asyncio.sleep(0.1)
 
 
-async def test_e22_nothing_else_holds_a_body(url: str, tmp_path: Path) -> None:
-    """Without leave, no word of a prompt or an answer is in the database or the journal: whole, cut or refused."""
-    inference, reader = key(url), key(url, "--admin", "read")
+@pytest.mark.parametrize("is_forbidden", [False, True], ids=["no leave", "the policy forbids it"])
+async def test_e22_nothing_else_holds_a_body(url: str, tmp_path: Path, is_forbidden: bool) -> None:
+    """Without leave, or where the tenant's policy forbids what the key allows, no word of a prompt or an answer is in
+    the database or the journal: whole, cut or refused."""
+    inference, reader = key(url, *(["--log-bodies"] if is_forbidden else [])), key(url, "--admin", "read")
+    if is_forbidden:
+        (tmp_path / "dark.json").write_text('{"calls": {"log_bodies": false}}')
+        for words in ("policies put dark dark.json", "tenants update acme --policy dark"):
+            assert command(url, *words.split()).returncode == 0
     async with FakeProvider() as provider, served(url, provider) as gateway:
         provider.script("m", [R(), T(ANSWER), FIN(), U(3, 1), DONE, EOF_OK])
         provider.script("first", [R(), T(ANSWER), HANG])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gateway.core.catalog import Catalog, Model, Provider, Route
 from gateway.core.errors import GatewayError
 from gateway.core.guarding import CallTerms, Rules
 from gateway.core.money import Price, Weight
-from gateway.policy.call_terms import bounded
+from gateway.policy.call_terms import bounded, measured
 from gateway.policy.explanation import explain
 from gateway.policy.routing import choose, find
 
@@ -111,6 +112,54 @@ def test_why_a_route_is_left() -> None:
     lines = [*explain(CATALOG, key(regions=frozenset({"SG", "ID"})), call("tiny"))]
 
     assert "  -  left   p-us/tiny (US): it computes in US, and the key's policy allows ID, SG" in lines
+
+
+# -- the length of prompts --
+
+SAID = "Halo 🎉"  # six characters, ten bytes, and more where JSON escapes them
+SHAPES = {
+    "a prompt": {"messages": [{"role": "user", "content": SAID}]},
+    "blocks": {"messages": [{"role": "user", "content": [{"type": "text", "text": SAID}]}]},
+    "a system": {"system": SAID, "messages": []},
+    "a tool": {"messages": [], "tools": [{"type": "function", "function": {"name": "f", "description": SAID[1:]}}]},
+    "a result": {"messages": [{"role": "tool", "tool_call_id": "c", "content": SAID}]},
+}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4000}}
+
+
+def long(by: int, body: dict[str, Any], *, is_ascii: bool = False) -> str | None:
+    """The member at fault of a call that is too long for a policy that allows *by* characters."""
+    fields = {name: Raw(json.dumps(value, ensure_ascii=is_ascii).encode()) for name, value in body.items()}
+    whole = Call("openai_chat", fields, "m", stream=True, options=CallOptions())
+    try:
+        [*measured(whole, CallTerms(max_prompt_chars=by))]
+    except GatewayError as error:
+        return f"{error.kind.code} {error.param}"
+    return None
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize("body", SHAPES.values(), ids=SHAPES)
+def test_the_longest_prompt(body: dict[str, Any], is_ascii: bool) -> None:
+    """Characters of all texts count together, however they are spelled and wherever they stand."""
+    name = next(name for name in ("system", "tools", "messages") if body.get(name))
+
+    assert long(6, body, is_ascii=is_ascii) is None
+    assert long(5, body, is_ascii=is_ascii) == f"policy_denied {name}"
+
+
+def test_pictures_are_no_texts() -> None:
+    """What a picture is made of does not count."""
+    assert long(6, {"messages": [{"role": "user", "content": [PICTURE, {"type": "text", "text": SAID}]}]}) is None
+
+
+def test_a_prompt_is_measured_in_pieces() -> None:
+    """Others are served between messages, and what is surely short enough is not looked at."""
+    fields = {"messages": Raw(json.dumps([{"role": "user", "content": "word"}] * 20).encode())}
+    whole = Call("openai_chat", fields, "m", stream=True, options=CallOptions())
+
+    assert [*measured(whole, CallTerms(max_prompt_chars=100))] == [4 * n for n in range(1, 21)]
+    assert [*measured(whole, CallTerms(max_prompt_chars=len(fields["messages"])))] == []
 
 
 # -- the length of answers --
