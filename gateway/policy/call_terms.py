@@ -17,9 +17,12 @@ from gateway.dialects.spoken import pieces_of, texts_of
 _DEFAULT = "max_completion_tokens"
 
 
-def bounded(call: Call, terms: CallTerms) -> Call:
+def bounded(call: Call, terms: CallTerms, longest: int | None = None) -> Call:
     """
     *call* with the longest answer that *terms* let it have, where it does not say.
+
+    Args:
+        longest: That of its model, if it is known: providers refuse a call that asks for more.
 
     Raises:
         GatewayError: `policy_denied`, of one that asks for more.
@@ -34,7 +37,8 @@ def bounded(call: Call, terms: CallTerms) -> Call:
             raise GatewayError(POLICY_DENIED, message, param=name)
     if said:
         return call
-    return structs.replace(call, fields={**call.fields, _DEFAULT: Raw(b"%d" % most)})
+    default = most if longest is None else min(most, longest)
+    return structs.replace(call, fields={**call.fields, _DEFAULT: Raw(b"%d" % default)})
 
 
 def measured(call: Call, terms: CallTerms) -> Iterator[int]:

@@ -122,3 +122,29 @@ async def test_two_policies_that_stand_in_for_each_other(bank: Bank) -> None:
 
     assert done is None
     assert isinstance(refused, Taken)
+
+
+async def test_a_tenant_is_put_under_a_policy_before_it_is_deleted(bank: Bank) -> None:
+    """Who deletes everybody's policy waits for a tenant that is being put under it, and is refused."""
+    await bank.rules.put_policy(CLI, None, "house", {})
+    async with bank.held_up_at("tenants") as begin:
+        put = await begin(bank.accounts.update_tenant(CLI, "acme", {"policy": "house"}))
+        deleted = await begin(bank.rules.delete_policy(CLI, None, "house"))
+
+    tenant, refused = await outcomes(put, deleted)
+
+    assert tenant.policy == "house"
+    assert isinstance(refused, Taken)
+
+
+async def test_a_policy_is_deleted_before_a_tenant_is_put_under_it(bank: Bank) -> None:
+    """Who puts a tenant under a policy that is being deleted waits for that, and is refused."""
+    await bank.rules.put_policy(CLI, None, "house", {})
+    async with bank.held_up_at("audit") as begin:
+        deleted = await begin(bank.rules.delete_policy(CLI, None, "house"))
+        put = await begin(bank.accounts.update_tenant(CLI, "acme", {"policy": "house"}))
+
+    done, refused = await outcomes(deleted, put)
+
+    assert done is None
+    assert isinstance(refused, BadTerms)

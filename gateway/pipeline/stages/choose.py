@@ -32,7 +32,7 @@ class Choose:
             exchange.verdicts["policy"] = Verdict("pass")
         try:
             model = find(self._catalog, key, call.slug)
-            exchange.call = call = bounded(call, terms)
+            exchange.call = call = bounded(call, terms, model.max_output_tokens)
             for _ in measured(call, terms):
                 await asyncio.sleep(0)
             tokens = await _count(call) if length_matters(model, call) else 0

@@ -197,6 +197,14 @@ def test_the_longest_answer(fields: dict[str, bytes], expected: dict[str, bytes]
     assert limited(100, **fields) == expected
 
 
+@pytest.mark.parametrize(("longest", "sent"), [(None, b"100"), (4096, b"100"), (50, b"50")])
+def test_a_model_with_shorter_answers(longest: int | None, sent: bytes) -> None:
+    """No more is sent along than the model can say: its provider would refuse the call."""
+    made = bounded(call("m"), CallTerms(max_tokens=100), longest)
+
+    assert {name: bytes(raw) for name, raw in made.fields.items()} == {NEWER: sent}
+
+
 def test_nothing_is_changed_without_a_limit() -> None:
     """A call is sent as it came where no policy limits its answer, and where there will be none."""
     plain = call("m")
