@@ -10,7 +10,7 @@ import re
 from math import isfinite
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.core.account_checks import LABEL, MODEL, NO_LABEL, SLUG
+from gateway.core.account_checks import LABEL, MAX_MODELS, MODEL, NO_LABEL, SLUG
 from gateway.guards.globs import MAX_GLOB_CHARS
 from gateway.settings.fields import Secret
 from gateway.wire import hops
@@ -154,7 +154,9 @@ def kinds(items: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def models(items: tuple[str, ...]) -> tuple[str, ...]:
-    """Models' names, at least one, or the beginnings of such."""
+    """Models' names, or the beginnings of such: each is held against every model when models are listed."""
+    if len(items) > MAX_MODELS:
+        raise ValueError(f"a list of more than {MAX_MODELS} models")
     for item in items:
         _match(MODEL, item, "not a list of models' names, with * at the end of one for any rest")
     return some(items)

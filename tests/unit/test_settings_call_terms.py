@@ -47,6 +47,7 @@ def test_nothing_said(rules: Mapping[str, Any]) -> None:
         ({"model": ["a"]}, "model", "there is no such setting; did you mean models?"),
         ({"models": []}, "models", "is empty"),
         ({"models": ["a", "a"]}, "models", "is a list with an entry twice"),
+        ({"models": [f"m{n}" for n in range(101)]}, "models", "is a list of more than 100 models"),
         ({"models": ["*-mini"]}, "models", "is not a list of models' names, with * at the end of one for any rest"),
         ({"models": "gpt-4o"}, "models", "is not a list of texts"),
         ({"classes": ["royal"]}, "classes", "is not a list of"),
