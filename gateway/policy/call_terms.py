@@ -15,6 +15,7 @@ from gateway.dialects.spoken import pieces_of, texts_of
 # Where a call of OpenAI's says nothing: providers that know the older name alone get that by their quirks. Anthropic's
 # calls always say.
 _DEFAULT = "max_completion_tokens"
+_AT_ONCE_BYTES = 16 * 1024  # of messages that are read in one go: some milliseconds of the shortest ones
 
 
 def bounded(call: Call, terms: CallTerms, longest: int | None = None) -> Call:
@@ -52,10 +53,13 @@ def measured(call: Call, terms: CallTerms) -> Iterator[int]:
     most = terms.max_prompt_chars
     if most is None or (call.held is None and sum(map(len, call.fields.values())) <= most):
         return  # a character takes a byte of JSON at least
-    chars = 0
+    chars = seen = 0
     for piece in pieces_of(call):
         chars += sum([len(heard.text.text) for heard in texts_of(piece, call)])
         if chars > most:
             message = f"The texts of this request are longer than the {most} characters that the policy of this key "
             raise GatewayError(POLICY_DENIED, f"{message}allows: `calls.max_prompt_chars`.", param=str(piece.path[0]))
-        yield chars
+        seen += len(piece.raw)
+        if seen >= _AT_ONCE_BYTES:
+            yield chars
+            seen = 0

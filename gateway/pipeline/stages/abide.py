@@ -6,6 +6,7 @@ import asyncio
 
 from gateway.core.errors import TOOL_DENIED, GatewayError
 from gateway.core.exchange import Answer, Exchange
+from gateway.core.guarding import Verdict
 from gateway.core.receipt import Receipt
 from gateway.dialects.offered import offers
 from gateway.guards.ruling import judge_offer
@@ -21,9 +22,11 @@ class Abide:
         terms = exchange.key.rules.tools
         if terms.is_open:
             return None
+        exchange.verdicts.setdefault("policy", Verdict("pass"))
         for number, offer in enumerate(offers(exchange.call), start=1):
             denied = judge_offer(offer, terms)
             if denied is not None:
+                exchange.verdicts["policy"] = Verdict("block", place=offer.place)
                 message = f"{offer.place}: The tool is not allowed: {denied.reason}."
                 raise GatewayError(TOOL_DENIED, message, param=offer.place)
             if number % _AT_ONCE == 0:

@@ -40,7 +40,7 @@ class Choose:
         except GatewayError as refusal:
             exchange.refusal = refusal
             if refusal.kind is POLICY_DENIED:
-                exchange.verdicts["policy"] = Verdict("block")
+                exchange.verdicts["policy"] = Verdict("block", place=refusal.param or "")
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gateway.core.call import CallOptions
 from gateway.core.errors import GatewayError
 from gateway.core.exchange import Exchange
-from gateway.core.guarding import Rules, ToolTerms
+from gateway.core.guarding import Rules, ToolTerms, Verdict
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.stages.abide import Abide
 from tests.unit.pipeline.scene import Scene, turns_during
@@ -39,12 +39,16 @@ async def test_a_denied_tool() -> None:
     error = caught.value
     assert (error.kind.code, error.kind.status, error.param) == ("tool_denied", 403, "tools[1]")
     assert error.message == "tools[1]: The tool is not allowed: the policy denies its name."
+    assert asked.verdicts == {"policy": Verdict("block", place="tools[1]")}
 
 
 @pytest.mark.parametrize("terms", [ToolTerms(), ToolTerms((("read",),)), ToolTerms(deny=("drop_*",))])
 async def test_allowed_tools(terms: ToolTerms) -> None:
     """What the policy allows passes, and all where it says nothing."""
-    assert await Abide().admit(exchange([function("read")], terms)) is None
+    asked = exchange([function("read")], terms)
+
+    assert await Abide().admit(asked) is None
+    assert asked.verdicts == ({} if terms.is_open else {"policy": Verdict("pass")})
 
 
 async def test_others_are_served_meanwhile() -> None:

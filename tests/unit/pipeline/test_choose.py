@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from msgspec import structs
 
 from gateway.core.call import CallOptions
 from gateway.core.catalog import Catalog, Model, Route
+from gateway.core.guarding import CallTerms, Rules, Verdict
 from gateway.core.held import mark_of
 from gateway.core.money import Price
 from gateway.dialects.families import ANY_FAMILY
@@ -20,7 +22,7 @@ from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.dialects.tokens import MAX_COUNTED_CHARS
 from gateway.http.intake import set_aside
 from gateway.pipeline.stages.choose import Choose
-from tests.unit.pipeline.scene import MODES, ONE, Scene, route
+from tests.unit.pipeline.scene import MODES, ONE, Scene, route, turns_during
 
 LONG = Route(route("l").provider, "long", context_window=10_000_000)
 NOISE = "".join(Random(7).choices("abcdefghijklmnopqrstuvwxyz 0123456789", k=MAX_COUNTED_CHARS))
@@ -94,3 +96,37 @@ async def test_the_pieces_make_the_whole() -> None:
 
     assert cuts == 16
     assert 0 <= more <= cuts
+
+
+@pytest.mark.parametrize(
+    ("terms", "verdict", "code"),
+    [
+        (CallTerms(), None, None),
+        (CallTerms(max_prompt_chars=300_000), Verdict("pass"), None),
+        (CallTerms(max_prompt_chars=100), Verdict("block", place="messages"), "policy_denied"),
+        (CallTerms(models=(("other",),)), Verdict("block", place="model"), "policy_denied"),
+    ],
+)
+async def test_the_policy(terms: CallTerms, verdict: Verdict | None, code: str | None) -> None:
+    """What it says is a verdict, and what it denies a refusal that waits for the limits, as all that is wrong does."""
+    exchange = scene("word " * 100).exchange
+    exchange.key = replace(exchange.key, rules=Rules({}, calls=terms))
+
+    await Choose(model(route("s"))).admit(exchange)
+
+    assert exchange.verdicts.get("policy") == verdict
+    assert (exchange.refusal.kind.code if exchange.refusal else None) == code
+    assert bool(exchange.candidates) is (code is None)
+
+
+async def test_a_long_prompt_is_measured_in_pieces() -> None:
+    """Others are served between its messages."""
+    exchange = Scene().exchange
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Halo" * 500}] * 500}).encode()
+    exchange.call = CLIENT_DIALECTS["openai_chat"].read_call(body, CallOptions(), ())
+    exchange.key = replace(exchange.key, rules=Rules({}, calls=CallTerms(max_prompt_chars=1_000_000)))
+
+    turns = await turns_during(Choose(model(route("s"))).admit(exchange))
+
+    assert exchange.refusal is None
+    assert turns >= 50

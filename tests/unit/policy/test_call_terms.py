@@ -155,10 +155,10 @@ def test_pictures_are_no_texts() -> None:
 
 def test_a_prompt_is_measured_in_pieces() -> None:
     """Others are served between messages, and what is surely short enough is not looked at."""
-    fields = {"messages": Raw(json.dumps([{"role": "user", "content": "word"}] * 20).encode())}
+    fields = {"messages": Raw(json.dumps([{"role": "user", "content": "word" * 500}] * 40).encode())}
     whole = Call("openai_chat", fields, "m", stream=True, options=CallOptions())
 
-    assert [*measured(whole, CallTerms(max_prompt_chars=100))] == [4 * n for n in range(1, 21)]
+    assert [*measured(whole, CallTerms(max_prompt_chars=80_000))] == [18_000, 36_000, 54_000, 72_000]
     assert [*measured(whole, CallTerms(max_prompt_chars=len(fields["messages"])))] == []
 
 
