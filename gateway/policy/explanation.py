@@ -44,7 +44,8 @@ def explain(catalog: Catalog, key: Key, call: Call, prompt: Assumed = NOTHING) -
     choice = consider(model, key, call, prompt.tokens)
     order = rank(model, call, choice.routes, LoadBoard(), now_s=0.0, spread=_even)
     yield f"{model.slug}: {call.dialect}, strategy {model.strategy}, residency {model.residency}"
-    yield f"key {key.id}: tier {key.tier.name}, region_preference {key.residency}"
+    policy = "" if key.policy is None else f", policy {key.policy}"
+    yield f"key {key.id}: tier {key.tier.name}, region_preference {key.residency}{policy}"
     for place, route in enumerate(order, start=1):
         native = "native" if is_native(call, route) else "translated"
         yield f"  {place}. taken  {_named(route)}: {native}{_WHY[model.strategy](model, choice.routes, route)}"

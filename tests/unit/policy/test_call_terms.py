@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,9 +109,12 @@ def test_what_cannot_be_had_within_the_regions_is_said() -> None:
 
 
 def test_why_a_route_is_left() -> None:
-    """The dry run names the region and those that the policy allows."""
-    lines = [*explain(CATALOG, key(regions=frozenset({"SG", "ID"})), call("tiny"))]
+    """The dry run names the policy, the region, and those that it allows."""
+    by = replace(key(regions=frozenset({"SG", "ID"})), policy="at-home")
 
+    lines = [*explain(CATALOG, by, call("tiny"))]
+
+    assert lines[1] == "key key_1: tier pro, region_preference any, policy at-home"
     assert "  -  left   p-us/tiny (US): it computes in US, and the key's policy allows ID, SG" in lines
 
 
