@@ -25,7 +25,7 @@ from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
-from gateway.guardroom import open_guard
+from gateway.guardroom import open_guards
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.door import Door
 from gateway.http.handler import GatewayHandler, Hooks, Site
@@ -163,7 +163,7 @@ class App:
             settings, self._stores, telemetry, metrics, Tasks(self._report_crash), of=writer,
             bill_interrupted=lambda: self._settings.stream.bill_interrupted,
         )  # fmt: skip
-        self._guard = open_guard(telemetry, metrics)
+        self._guard, self._answering = open_guards(telemetry, metrics)
         self._exit_by_s: float | None = None
         self._replays = SqlReplays(self._stores.database, idempotency_rules(settings), self._report_crash)
         self._repeater = Repeater(self._replays, self._stores.counters, room(settings), self._replayed)
@@ -400,6 +400,7 @@ class App:
             observe_gap=self._metrics.observe_gap,
             loads=self._loads,
             drains=self._drains,
+            answering=self._answering,
         )
 
     def _redact(self, text: str) -> str:

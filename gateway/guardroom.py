@@ -10,6 +10,7 @@ from gateway import telemetry as events
 from gateway.core.guarding import GuardName
 from gateway.guards.table import make_engines
 from gateway.metrics import MetricsRecorder
+from gateway.pipeline.answering import Answering
 from gateway.pipeline.scanning import Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
 from gateway.telemetry import Telemetry
@@ -17,12 +18,14 @@ from gateway.telemetry import Telemetry
 THREADS = 2  # for long texts: one that is read to its end must not keep all others waiting
 
 
-def open_guard(telemetry: Telemetry, metrics: MetricsRecorder) -> Guard:
-    """The stage, with an engine of each guard. What they remember outlives a reload of the settings."""
-    threads = ThreadPoolExecutor(THREADS, thread_name_prefix="guards")
-    scanner = Scanner(make_engines(), Memory(os.urandom(16)), Means(threads, time.monotonic))
+def open_guards(telemetry: Telemetry, metrics: MetricsRecorder) -> tuple[Guard, Answering]:
+    """The stage of calls and what looks at answers. What they remember outlives a reload of the settings."""
+    engines = make_engines()
+    means = Means(ThreadPoolExecutor(THREADS, thread_name_prefix="guards"), time.monotonic)
+    scanner = Scanner(engines, Memory(os.urandom(16)), means)
 
     def failed(request_id: str, guard: GuardName, reason: str) -> None:
         telemetry.log.error(events.GUARD_FAILED, request_id=request_id, guard=guard, reason=reason)
 
-    return Guard(scanner, GuardWatch(metrics.observe_guard, failed), time.monotonic)
+    guard = Guard(scanner, GuardWatch(metrics.observe_guard, failed), time.monotonic)
+    return guard, Answering(engines, means, failed)

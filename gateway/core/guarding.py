@@ -10,6 +10,8 @@ from msgspec import Struct
 GuardName = Literal["injection", "pii", "content", "credentials", "moderation"]
 GUARDS: tuple[GuardName, ...] = get_args(GuardName)
 """In the order in which they look and are told of."""
+RESPONSE_CONTENT = "response_content"
+"""What guards say of answers goes by this name."""
 GuardMode = Literal["off", "monitor", "redact", "block"]
 """From mild to strict. `redact` is for guards whose findings are pieces of a text; others take it for `block`."""
 

@@ -31,7 +31,7 @@ from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
 from gateway.dialects.validate import check_metadata, read_facts, read_id, read_members, read_user
 from gateway.guards.screen import Screen
-from gateway.wire.body import replace_members
+from gateway.wire.body import fits, replace_members
 from gateway.wire.values import decode_values
 
 VERSION = "2023-06-01"
@@ -97,9 +97,11 @@ class AnthropicCompletion:
 
     def pass_through(self, screen: Screen) -> None:
         """As in `Completion`."""
-        content = self._edited = decode_values(self._members["content"])
-        if not (screen_content(content, screen) and screen.edits):
-            self._edited = None
+        content = decode_values(self._members["content"])
+        if screen_content(content, screen) and screen.edits:
+            if not fits(content):
+                raise UpstreamFailed(malformed("a number that cannot be written again"))
+            self._edited = content
 
     def calls(self) -> Iterator[Called]:
         """As in `Completion`."""

@@ -136,7 +136,12 @@ class Completion(Protocol):
     response_id: str | None
 
     def pass_through(self, screen: Screen) -> None:
-        """Have its texts pass *screen*: what is rendered is what leaves of them."""
+        """
+        Have its texts pass *screen*: what is rendered is what leaves of them.
+
+        Raises:
+            UpstreamFailed: It has what cannot be written again.
+        """
 
     def calls(self) -> Iterable[Called]:
         """The calls of tools in it. Raises one of UNREADABLE for what is none."""

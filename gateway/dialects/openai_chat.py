@@ -135,6 +135,8 @@ class OpenAICompletion:
     def pass_through(self, screen: Screen) -> None:
         """As in `Completion`."""
         self._is_edited = screen_choices(self._choices, screen) and screen.edits
+        if self._is_edited and not fits(self._choices):
+            raise UpstreamFailed(malformed("a number that cannot be written again"))
 
     def calls(self) -> Iterator[Called]:
         """As in `Completion`."""

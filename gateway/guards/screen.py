@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gateway.core.guarding import AnswerTerms, Check, Verdict
+from gateway.core.guarding import AnswerTerms, Check, GuardName, Verdict
 from gateway.guards.holding import Holding
 from gateway.guards.restoring import Restoring, as_is, in_json
 from gateway.guards.sieve import Eye, Masks, Sieve, never_late
@@ -58,6 +58,7 @@ class Screen:
         eyes: What it is looked at with.
         terms: The policy's.
         originals: What placeholders of the call stand for, where the caller is to get that back.
+        taken: The last number of each kind among the call's placeholders; masks of the answer count on from it.
         check: Raises where the time of a long scan is over.
         whole: Whether the answer is here as a whole; else engines that have no sight of streams do not look.
     """
@@ -67,15 +68,16 @@ class Screen:
         eyes: Sequence[Eye],
         terms: AnswerTerms,
         originals: Mapping[str, str],
-        check: Check = never_late,
         *,
+        taken: Mapping[str, int] | None = None,
+        check: Check = never_late,
         whole: bool = False,
     ) -> None:
         self._terms = terms
         self._originals = originals
         seeing = [eye for eye in eyes if whole or eye.engine.window_chars is not None]
         self._window = max((eye.engine.window_chars or 0 for eye in seeing), default=0)
-        self._sieve = Sieve(seeing, Masks(originals), check)
+        self._sieve = Sieve(seeing, Masks(taken or {}), check)
         self._looks = bool(seeing)
         self._is_strict = self._looks and terms.mode in ("redact", "block")
 
@@ -97,7 +99,12 @@ class Screen:
     @property
     def broken(self) -> bool:
         """Whether an engine failed; where the answer had to pass it, it is stopped."""
-        return self._sieve.broken
+        return bool(self._sieve.failures)
+
+    @property
+    def failures(self) -> Sequence[tuple[GuardName, str]]:
+        """The guards that failed, and the type of what each raised."""
+        return self._sieve.failures
 
     def open(self, place: str, *, json: bool = False) -> Passage:
         """

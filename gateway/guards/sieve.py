@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +10,6 @@ from msgspec import Struct
 from gateway.core.guarding import Check, Engine, GuardMode, GuardName, GuardTerms, Status, Text, Verdict
 
 VALUE_CHARS = 512  # by which values are told apart
-_PLACEHOLDER = re.compile(r"\[([A-Z0-9_]{1,64})_(\d{1,9})\]")
 _MASKABLE: frozenset[GuardName] = frozenset(("pii", "credentials"))  # their findings are pieces, of others the whole is
 
 
@@ -69,25 +67,20 @@ class Masks:
     Placeholders for what is masked: the same for the same value, with numbers of their own.
 
     Args:
-        taken: Placeholders that mean something else already.
+        taken: The last number of each kind that means something else already.
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    def __init__(self, taken: Mapping[str, int]) -> None:
         self._known: dict[tuple[str, str], str] = {}
-        self._last: dict[str, int] = {}
-        for placeholder in taken:
-            if (found := _PLACEHOLDER.fullmatch(placeholder)) is not None:
-                kind = found[1]
-                self._last[kind] = max(self._last.get(kind, 0), int(found[2]))
+        self._last = dict(taken)
 
     def mask(self, kind: str, value: str) -> str:
         """What stands for *value*: `[EMAIL_1]`. Of long ones the beginning decides, as no more of them may be kept."""
         value = value[:VALUE_CHARS]
         known = self._known.get((kind, value))
         if known is None:
-            name = kind.upper()
-            number = self._last[name] = self._last.get(name, 0) + 1
-            known = self._known[kind, value] = f"[{name}_{number}]"
+            number = self._last[kind] = self._last.get(kind, 0) + 1
+            known = self._known[kind, value] = f"[{kind.upper()}_{number}]"
         return known
 
 
@@ -100,7 +93,8 @@ class Sieve:
 
     Attributes:
         stopped: Whether the answer may not go on.
-        broken: Whether an engine failed; `stopped` too, where the answer had to pass it.
+        failures: Guards that failed, and the type of what each raised: its text may have words of the answer. `stopped`
+            too, where the answer had to pass one.
     """
 
     def __init__(self, eyes: Sequence[Eye], masks: Masks, check: Check = never_late) -> None:
@@ -112,7 +106,7 @@ class Sieve:
         self._counted: Status = "redact" if any(eye.mode != "monitor" for eye in eyes) else "flag"
         self.masks = masks
         self.stopped = False
-        self.broken = False
+        self.failures: list[tuple[GuardName, str]] = []
 
     def look(self, text: str) -> list[Span]:
         """What counts in *text*, in order and apart from each other; nothing where an engine fails that must not."""
@@ -120,8 +114,8 @@ class Sieve:
         for eye in self._eyes:
             try:
                 findings = eye.engine.scan(Text(text, "answer"), self._check)
-            except Exception:
-                self._fail(eye)
+            except Exception as exc:
+                self._fail(eye, type(exc).__name__)
                 return [] if self.stopped else self.look(text)
             if findings:
                 stops = eye.mode == "block"
@@ -147,15 +141,15 @@ class Sieve:
         return Verdict(self._status(), self._score, self._counts, self._place)
 
     def _status(self) -> Status:
-        if self.broken:
+        if self.failures:
             return "error"
         if self.stopped:
             return "block"
         return self._counted if self._counts else "pass"
 
-    def _fail(self, eye: Eye) -> None:
+    def _fail(self, eye: Eye, reason: str) -> None:
         """An engine has failed: an answer that has to pass it ends, one that is only watched goes on without it."""
-        self.broken = True
+        self.failures.append((eye.name, reason))
         self._eyes.remove(eye)
         if eye.mode != "monitor":
             self.stopped = True

@@ -8,6 +8,7 @@ from gateway.core.errors import Failure
 from gateway.core.exchange import Exchange
 from gateway.dialects.base import Lane
 from gateway.dialects.continuation import KeptLane, can_go_on, continued
+from gateway.dialects.edited import unedited
 from gateway.pipeline.opening import Rest
 from gateway.providers.traits import takes_prefill
 
@@ -20,6 +21,7 @@ def rest_of(exchange: Exchange, lane: Lane, failure: Failure) -> Rest | None:
     of an answer, where going on would not be sound, and where another provider is no remedy: the gateway itself has to
     leave, or the first one objected to what was asked or answered.
     """
+    lane = unedited(lane)
     if not isinstance(lane, KeptLane) or failure.is_ours or failure.error.status < 500:
         return None
     tried = {attempt.route.id for attempt in exchange.attempts}

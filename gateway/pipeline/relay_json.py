@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from gateway.core.errors import UpstreamFailed
+from gateway.core.errors import GUARDS_CUT, Failure, UpstreamFailed
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.dialects.base import Completion, Journey
@@ -28,6 +28,8 @@ class JsonRelay:
         self._settlement = settlement
         self.watch = JsonWatch(services, sink, exchange.started_s)
         self._opening = Opening(exchange, self.watch)
+        self._way_out = services.answering.way_out(exchange)
+        self._denied: Failure | None = None  # a call of a tool in the answer
         self._body: Body | None = None  # of the running attempt, once its head is here
 
     async def run(self) -> Answer:
@@ -59,19 +61,28 @@ class JsonRelay:
         exchange.usage, exchange.basis = completion.usage, completion.basis
         exchange.response_id = completion.response_id
         exchange.note = completion.note or exchange.note  # a stage may have left one
-        self._judge(completion)
+        self._judge()
         exchange.status = 200
         receipt = self._settlement.settle("completed")
         return Answer(200, completion.render(receipt), self._services.headers(exchange, receipt))
 
-    def _judge(self, completion: Completion) -> None:
-        """Raise GatewayError for an answer that calls a denied tool. It was made, so it is paid for."""
-        exchange, terms = self._exchange, self._exchange.key.rules.tools
-        denied = None if terms.is_open else denied_call(completion.calls(), terms)
-        if denied is not None:
-            exchange.failure, exchange.error_code, exchange.status = denied, denied.error.code, denied.error.status
-            self._settlement.settle("interrupted")
-            raise denied.as_error()
+    def _judge(self) -> None:
+        """
+        Note what guards saw of the answer. One that may not be given was made, so it is paid for; unless what should
+        have looked at it failed.
+
+        Raises:
+            GatewayError: It calls a denied tool, or guards stop it.
+        """
+        exchange, way_out, denied = self._exchange, self._way_out, self._denied
+        if way_out is not None:
+            way_out.tell()
+            denied = denied or way_out.failure()
+        if denied is None:
+            return
+        exchange.failure, exchange.error_code, exchange.status = denied, denied.error.code, denied.error.status
+        self._settlement.settle("interrupted" if denied is not GUARDS_CUT else "failed")
+        raise denied.as_error()
 
     async def _accept(self, answer: UpstreamAnswer, journey: Journey) -> Completion:
         """Read the whole body. Raises UpstreamFailed when it is cut, too long or no completion."""
@@ -80,6 +91,10 @@ class JsonRelay:
             body = await self._body.read()
             self._exchange.answered_s = self._services.clock.monotonic_s()
             completion = read_completion(body, journey)
+            terms = self._exchange.key.rules.tools
+            self._denied = None if terms.is_open else denied_call(completion.calls(), terms)  # by what was said
+            if self._way_out is not None and self._denied is None:
+                await self._way_out.look_at(completion, len(body))
         except UpstreamFailed:
             self._body = None
             raise

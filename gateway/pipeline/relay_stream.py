@@ -13,6 +13,7 @@ from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.core.receipt import Receipt
 from gateway.dialects.base import Journey, Lane
 from gateway.dialects.continuation import Begun, ContinuedLane, KeptLane, seam_of
+from gateway.dialects.edited import EditedLane, unedited
 from gateway.dialects.failures import in_band_failure
 from gateway.dialects.pairs import open_lane
 from gateway.pipeline.continuing import rest_of
@@ -52,7 +53,9 @@ class StreamRelay:
         self._seam = seam_of(exchange.call) if may_go_on else None
         self._gauge = Gauge(exchange.stop_tokens) if exchange.stop_tokens is not None else None
         self._patience_s = services.deadlines.write_stall_s
-        self.watch = StreamWatch(services, exchange, sink)
+        self._way_out = services.answering.way_out(exchange)
+        ease = self._way_out.editor.ease if self._way_out is not None else None
+        self.watch = StreamWatch(services, exchange, sink, ease)
         self._opening = Opening(exchange, self.watch)
 
     async def run(self) -> None:
@@ -107,6 +110,8 @@ class StreamRelay:
             lane = ContinuedLane(lane, begun, echoes=traits_of(journey.route.model).echoes)
         elif self._seam is not None:
             lane = KeptLane(lane, self._seam())
+        if self._way_out is not None:
+            lane = self._way_out.over(lane)
         self._opened = answer, lane
         try:
             return await self._first(answer, lane)
@@ -124,13 +129,13 @@ class StreamRelay:
             if lane.talking and lane.progress != progress:
                 progress = lane.progress
                 self.watch.heard()
-            if not first and lane.failure is not None:
+            if not first and lane.failure is not None and not lane.failure.is_ours:
                 raise UpstreamFailed(lane.failure)
         return _Flow(answer, lane, first)
 
     async def _relay(self, flow: _Flow) -> None:
         """Everything after the commit point: the frames, then the last words."""
-        while (failure := await self._pass_on(flow)) is not None:
+        while (failure := await self._pass_on(flow) or _concluded(flow.lane)) is not None:
             flow.answer.close()
             if failure.failure_class == "policy_stop":
                 self._exchange.attempts[-1].result = "cancelled"  # the provider has done nothing wrong
@@ -192,7 +197,9 @@ class StreamRelay:
             await watch.write(first)
             del first  # this frame lives as long as the stream
         complete, progress, read, feed = lane.complete, lane.progress, flow.answer.read, lane.feed
-        sink, clock_s, gauge = self._sink, watch.now_s, self._gauge
+        sink, clock_s, gauge, way_out = self._sink, watch.now_s, self._gauge, self._way_out
+        if way_out is not None and way_out.editor.is_restless:  # since the first frame
+            watch.held_until(clock_s() + way_out.hold_s)
         while not lane.ended and lane.failure is None and lane.complete == complete:
             data = await read()
             out = feed(data) if data else lane.end()
@@ -211,6 +218,8 @@ class StreamRelay:
                 if sink.blocked:
                     data = out = b""  # a stuck client is not to hold them too: the socket's buffer has its copy
                     await watch.drain()
+            if way_out is not None and way_out.editor.is_restless:
+                watch.held_until(now_s + way_out.hold_s)
 
     async def _finish(self, flow: _Flow) -> None:
         """Settle, then say the last words: the client may close on the terminator, and that is no cancellation."""
@@ -240,7 +249,7 @@ class StreamRelay:
             self._settlement.settle("cancelled")
             return
         flow.answer.close()
-        if flow.lane.complete:
+        if flow.lane.complete and _concluded(flow.lane) is None:
             receipt = self._settle("completed", flow.lane)  # all that was asked for had been produced
             with suppress(ConnectionError):  # nobody hears it now, but whoever asks for the answer again will
                 self._sink.close(flow.first + flow.lane.finish(receipt))
@@ -254,8 +263,11 @@ class StreamRelay:
         services, flow = self._services, self._flow
         asking, load = self.watch.take(), self._opening.take_load()
         reading = DrainedStream(self._exchange, services, self._settlement, asking, load)
-        reading.opened = (flow.answer, flow.lane) if flow is not None else self._opened
+        opened = (flow.answer, flow.lane) if flow is not None else self._opened
+        reading.opened = (opened[0], unedited(opened[1])) if opened is not None else None
         self._flow = None
+        if self._way_out is not None:
+            self._way_out.tell()
         if reading.opened is not None:  # what has come by now, for whoever is told of it before the end is known
             self._exchange.usage, self._exchange.basis = reading.opened[1].measure()
         reading.start(services.drains)
@@ -263,6 +275,8 @@ class StreamRelay:
     def _settle(self, outcome: Outcome, lane: Lane) -> Receipt:
         exchange = self._exchange
         measure(exchange, lane)
+        if self._way_out is not None:
+            self._way_out.tell()
         exchange.note = lane.note or exchange.note  # a stage may have left one
         return self._settlement.settle(outcome)
 
@@ -277,3 +291,8 @@ class StreamRelay:
                 await sink.drain()
         except TimeoutError:
             sink.abort()
+
+
+def _concluded(lane: Lane) -> Failure | None:
+    """How a complete answer ended after all, now that the last of it is looked at; before it is settled."""
+    return lane.conclude() if isinstance(lane, EditedLane) else None

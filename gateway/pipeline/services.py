@@ -11,6 +11,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.ports import Ledger, Upstream
 from gateway.core.receipt import Receipt, Tariff
 from gateway.dialects.base import LaneRules
+from gateway.pipeline.answering import Answering
 from gateway.pipeline.drains import Drains
 from gateway.policy.breaker import BreakerBoard
 from gateway.policy.loads import LoadBoard
@@ -50,6 +51,7 @@ class Services:
         observe_gap: Told the seconds between two reads that moved a stream on.
         loads: How routes fare, for the strategies that look at it.
         drains: Who reads on what clients have left behind.
+        answering: What looks at answers.
     """
 
     upstream: Upstream
@@ -65,3 +67,4 @@ class Services:
     observe_gap: Callable[[float], None]
     drains: Drains
     loads: LoadBoard = field(default_factory=LoadBoard)
+    answering: Answering = field(default_factory=Answering)

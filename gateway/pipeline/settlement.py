@@ -6,6 +6,7 @@ from gateway.core.exchange import Exchange, Outcome
 from gateway.core.receipt import Receipt, draw_up
 from gateway.dialects.base import Lane
 from gateway.dialects.continuation import ContinuedLane
+from gateway.dialects.edited import unedited
 from gateway.pipeline.services import Services
 from gateway.pipeline.stage import Stage
 
@@ -14,6 +15,7 @@ def measure(exchange: Exchange, lane: Lane) -> None:
     """What *lane* has counted goes into the books of *exchange*."""
     exchange.usage, exchange.basis = lane.measure()
     exchange.response_id = lane.response_id
+    lane = unedited(lane)
     if isinstance(lane, ContinuedLane):
         exchange.attempts[-1].usage = lane.parts()[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import TypeVar
 
 from gateway.core.errors import FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, UpstreamFailed
@@ -28,9 +29,14 @@ class StreamWatch(Watch):
     """
     Until the stream has started only the first-token deadline counts; from then on progress is what resets the idle
     timer. Heartbeats are written here, by the very task that writes frames, so they can never land inside one.
+
+    Args:
+        ease: What may leave of what guards hold back, when it is time for that.
     """
 
-    def __init__(self, services: Services, exchange: Exchange, sink: Sink) -> None:
+    def __init__(
+        self, services: Services, exchange: Exchange, sink: Sink, ease: Callable[[], bytes] | None = None
+    ) -> None:
         first_token_s = services.deadlines.first_token_s
         super().__init__(services, sink, exchange.started_s + first_token_s, FIRST_TOKEN_TIMEOUT)
         self._exchange = exchange
@@ -43,6 +49,8 @@ class StreamWatch(Watch):
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
         self._started = False
+        self._ease = ease
+        self._ease_s = inf
         self._heartbeat = CLIENT_DIALECTS[exchange.call.dialect].heartbeat
 
     async def step(self, step: Callable[[], Awaitable[T]]) -> T:
@@ -66,14 +74,19 @@ class StreamWatch(Watch):
         elif not self.sink.committed and now_s >= self._commit_s:
             self.commit()
             self._beat()
+        if now_s >= self._ease_s:
+            self._let_go(now_s)
         if self.sink.committed and now_s - self.written_s >= times.heartbeat_s:
             self._beat()
 
     def next_wake_s(self) -> float:
         """The nearest of the deadlines that count in this phase."""
-        times = self._times
         if self._blocked_s is not None:
-            return self._blocked_s + times.write_stall_s
+            return self._blocked_s + self._times.write_stall_s
+        return min(self._ease_s, self._nearest_s())
+
+    def _nearest_s(self) -> float:
+        times = self._times
         if self._complete_s is not None:
             nearest = self._complete_s + times.usage_grace_s
         elif self._started:
@@ -114,6 +127,18 @@ class StreamWatch(Watch):
         exchange.status = 200
         self.sink.open(self.services.headers(exchange, None))
         exchange.committed_s = self.written_s = self.now_s()
+
+    def held_until(self, due_s: float) -> None:
+        """Something is held back that may leave at *due_s*, unless more comes before."""
+        self._ease_s = due_s
+        self.arm(due_s)
+
+    def _let_go(self, now_s: float) -> None:
+        self._ease_s = inf
+        frames = self._ease() if self._ease is not None else b""
+        if frames:
+            self.written_s = now_s
+            self.sink.write(frames)
 
     def _beat(self) -> None:
         self.written_s = self.now_s()

@@ -11,7 +11,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from gateway.core.guarding import DEADLINE_S, GUARDS, GuardMode, GuardName, GuardTerms, Rules
+from gateway.core.guarding import (
+    DEADLINE_S,
+    GUARDS,
+    HOLD_CHARS,
+    HOLD_S,
+    RESPONSE_CONTENT,
+    AnswerTerms,
+    GuardMode,
+    GuardName,
+    GuardTerms,
+    Rules,
+)
 from gateway.guards.table import ENGINES
 from gateway.settings import checks
 from gateway.settings.call_terms import CallsEntry, terms_of
@@ -60,16 +71,42 @@ class PieceGuardEntry(_GuardEntry):
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerGuardEntry:
+    """Guards of answers, whole ones and streams."""
+
+    mode: GuardMode = setting(
+        "`block` ends the answer in front of what is found, `redact` puts a placeholder in its place where a guard can "
+        "(others block), `monitor` only says what was found, `off` does not look."
+    )
+    guards: tuple[Literal["pii", "content", "credentials"], ...] = setting(
+        "The guards that look; thresholds and kinds are theirs.", ("pii", "content", "credentials"), check=checks.some
+    )
+    hold_chars: int = setting(
+        "The most characters of a stream that are held back at a time, while nothing is found in them.",
+        HOLD_CHARS,
+        bounds=(16, 4096),
+    )
+    hold_ms: int = setting(
+        "Milliseconds of silence after which words that are held back leave, but for what could be half a value.",
+        int(HOLD_S * 1000),
+        bounds=(1, 10_000),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class GuardrailsEntry:
     """The guards that calls have to pass; one that is left out does not look."""
 
-    LATER: ClassVar = {"moderation": None, "response_content": None}
+    LATER: ClassVar = {"moderation": None}
 
     injection: WholeGuardEntry | None = setting("Instructions that try to take the model over.", None)
     pii: PieceGuardEntry | None = setting("Personal data: numbers of persons, phones, cards, addresses.", None)
     content: WholeGuardEntry | None = setting("Violence, self-harm, hate and the like.", None)
     credentials: PieceGuardEntry | None = setting("Keys, tokens and passwords of machines.", None)
+    response_content: AnswerGuardEntry | None = setting(
+        "What answers say ([guardrails-answers.md](guardrails-answers.md)).", None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +131,22 @@ def rules_of_policy(policy: PolicyEntry) -> Rules:
                 getattr(entry, "reversible", False),
                 entry.deadline_ms / 1000,
             )
-    return Rules(guards, tools=tool_terms(policy.tools), calls=terms_of(policy.calls))
+    answers = policy.guardrails.response_content if policy.guardrails is not None else None
+    return Rules(guards, _answers(answers), tool_terms(policy.tools), terms_of(policy.calls))
+
+
+def _answers(entry: AnswerGuardEntry | None) -> AnswerTerms:
+    if entry is None:
+        return AnswerTerms()
+    return AnswerTerms(entry.mode, frozenset(entry.guards), entry.hold_chars, entry.hold_ms / 1000)
 
 
 def check_policy(reader: Reader, place: str, policy: object) -> None:
     """Note what *policy*, which may be `Broken`, asks of guards that there are none of, or that do not do it."""
     for name, entry in _guards(good(policy)):
         here = beneath(beneath(place, "guardrails"), name)
-        if entry.get("mode", "off") != "off" and name not in ENGINES:
+        wanted = entry.get("guards", AnswerTerms().guards) if name == RESPONSE_CONTENT else (name,)
+        if entry.get("mode", "off") != "off" and any(guard not in ENGINES for guard in wanted):
             reader.problem(here, LATER)
         if entry.get("reversible") and entry.get("mode", "redact") != "redact":
             reader.problem(f"{here}.reversible", 'is for the mode "redact" alone')

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.core.accounts import BadTerms
-from gateway.core.guarding import NO_RULES, Check, Finding, GuardName, GuardTerms, Rules, Text
+from gateway.core.guarding import NO_RULES, AnswerTerms, Check, Finding, GuardName, GuardTerms, Rules, Text
 from gateway.guards import table
 from gateway.providers.presets import PRESETS
 from gateway.settings import FileTerms, SettingsError, build_keys, from_document
+from gateway.settings.reader import LATER
 
 BLOCK = {"mode": "block"}
 
@@ -63,6 +64,17 @@ def test_terms() -> None:
     }
 
 
+def test_answers() -> None:
+    """What a policy says of answers is apart from what it says of calls."""
+    said = {"mode": "redact", "guards": ["pii"], "hold_chars": 32, "hold_ms": 20}
+
+    found = rules({"response_content": said, "pii": BLOCK})
+
+    assert found.answers == AnswerTerms("redact", frozenset({"pii"}), 32, 0.02)
+    assert found.guards == {"pii": GuardTerms("block")}
+    assert rules({"response_content": {"mode": "off"}}).answers == AnswerTerms()
+
+
 def test_both_kinds_of_policies_are_the_same() -> None:
     """The database's rules come to what the file's do."""
     guardrails = {"injection": BLOCK, "pii": {"mode": "monitor", "threshold": 0}}
@@ -78,6 +90,9 @@ def test_both_kinds_of_policies_are_the_same() -> None:
         ({"injection": {"mode": "redact"}}, "injection.mode", '"redact" is not one of "off", "monitor", "block"'),
         ({"pii": {"mode": "mask"}}, "pii.mode", 'is not one of "off", "monitor", "redact", "block"'),
         ({"pii": {}}, "pii.mode", "is missing"),
+        ({"response_content": BLOCK}, "response_content", LATER),
+        ({"response_content": {**BLOCK, "guards": ["injection"]}}, "response_content.guards", "injection"),
+        ({"response_content": {**BLOCK, "guards": []}}, "response_content.guards", "is empty"),
         ({"injection": {**BLOCK, "threshold": 1.01}}, "injection.threshold", "1.01 is not within 0 to 1"),
         ({"injection": {**BLOCK, "threshold": float("nan")}}, "injection.threshold", "nan is not within 0 to 1"),
         ({"injection": {**BLOCK, "deadline_ms": 0}}, "injection.deadline_ms", "0 is not within 1 to 10000"),

@@ -18,6 +18,7 @@ from gateway.dialects.edited import TEXT_EDITORS, EditedLane, unedited
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.guards.screen import Screen
 from gateway.guards.sieve import make_eyes
+from tests.support.guards import Faulty, Spotter
 from tests.support.notation import (
     CBD,
     CBJ,
@@ -38,7 +39,6 @@ from tests.support.notation import (
     json_answer,
 )
 from tests.support.scale import examples
-from tests.support.spotter import Faulty, Spotter
 from tests.unit.dialects.conversations import (
     RESET,
     Heard,

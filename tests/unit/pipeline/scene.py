@@ -23,12 +23,15 @@ from gateway.core.catalog import (
 )
 from gateway.core.errors import Failure, GatewayError
 from gateway.core.exchange import Answer, Exchange
+from gateway.core.guarding import AnswerTerms, Engine, Rules
 from gateway.core.money import Price, Weight
 from gateway.core.receipt import Receipt, Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.registry import CLIENT_DIALECTS
+from gateway.pipeline.answering import Answering
 from gateway.pipeline.drains import Drains
 from gateway.pipeline.run import Pipeline
+from gateway.pipeline.scanning import Means
 from gateway.pipeline.services import Clock, Deadlines, Services
 from gateway.pipeline.stage import Stage
 from gateway.pipeline.stages.choose import Choose
@@ -118,7 +121,7 @@ class Scene:
         routes: Names of the model's routes in fallback order.
 
     Attributes:
-        failures: What was reported of attempts, as (route, reason).
+        failures: What was reported of attempts, as (route, reason), and of guards.
     """
 
     def __init__(
@@ -184,6 +187,16 @@ class Scene:
         """Both exchanges are of one process."""
         self.services = replace(self.services, loads=other.services.loads)
         self._pipeline = Pipeline(self._stages, self.services, self.running)
+
+    def guard_answers(self, terms: AnswerTerms, *engines: Engine, means: Means | None = None) -> None:
+        """The key's policy asks for *terms* of answers, which *engines* look at."""
+        answering = Answering({engine.name: engine for engine in engines}, means, self._guard_failed)
+        self.services = replace(self.services, answering=answering)
+        self.exchange.key = replace(self.exchange.key, rules=Rules({}, terms))
+        self._pipeline = Pipeline(self._stages, self.services, self.running)
+
+    def _guard_failed(self, request_id: str, guard: str, reason: str) -> None:
+        self.failures.append((guard, reason))
 
     def begin(self) -> None:
         """The request comes now, not at second 0."""

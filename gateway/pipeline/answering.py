@@ -1,0 +1,123 @@
+"""What looks at answers before they leave: guards, as a key's policy says, and originals that come back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.core.errors import CONTENT_CUT, GUARDS_CUT, Failure
+from gateway.core.exchange import Exchange
+from gateway.core.guarding import DEADLINE_S, GUARDS, RESPONSE_CONTENT, Engine, GuardName
+from gateway.dialects.base import Completion, Lane
+from gateway.dialects.edited import TEXT_EDITORS, EditedLane
+from gateway.guards.screen import Screen
+from gateway.guards.sieve import Eye, make_eyes, never_late
+from gateway.pipeline.scanning import INLINE_BYTES, Means
+
+
+class AnswerLate(Exception):
+    """Raised within a scan of a whole answer whose time is over."""
+
+
+def nobody_hears(request_id: str, guard: GuardName, reason: str) -> None:
+    """Of no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """
+    The engines that answers may be looked at with.
+
+    Attributes:
+        means: For whole answers that are long; None where they are looked at in place.
+        failed: Told of an engine that failed: the request's id, the guard, and why, in a word of ours.
+    """
+
+    engines: Mapping[GuardName, Engine] = field(default_factory=dict)
+    means: Means | None = None
+    failed: Callable[[str, GuardName, str], None] = nobody_hears
+
+    def way_out(self, exchange: Exchange) -> WayOut | None:
+        """What the answer to *exchange* goes through; None where nothing looks at it."""
+        rules = exchange.key.rules
+        if rules.answers.mode == "off" and not exchange.originals:
+            return None
+        eyes: tuple[Eye, ...] = ()
+        if rules.answers.mode != "off":
+            wanted = [name for name in GUARDS if name in rules.answers.guards and name in self.engines]
+            eyes = make_eyes([self.engines[name] for name in wanted], rules.answers.mode, rules.guards)
+        return WayOut(exchange, eyes, self)
+
+
+class WayOut:
+    """
+    What one answer goes through.
+
+    Attributes:
+        hold_s: How long of silence lets go what is held back of a stream.
+    """
+
+    def __init__(self, exchange: Exchange, eyes: Sequence[Eye], answering: Answering) -> None:
+        self._exchange = exchange
+        self._eyes = eyes
+        self._answering = answering
+        self._screen = self._new_screen(whole=not exchange.call.stream)
+        self.editor = TEXT_EDITORS[exchange.call.dialect](self._screen)
+        self.hold_s = exchange.key.rules.answers.hold_s
+
+    def over(self, lane: Lane) -> EditedLane:
+        """*lane* as the client hears it. Of an answer in two parts, both go through the same."""
+        return EditedLane(lane, (self.editor,))
+
+    async def look_at(self, completion: Completion, size: int) -> None:
+        """
+        Have a whole answer of *size* bytes looked at; what leaves of it is put in its place.
+
+        Raises:
+            UpstreamFailed: It has what cannot be written again.
+        """
+        means = self._answering.means
+        if means is None:
+            completion.pass_through(self._screen)
+            return
+        end_s, clock = means.monotonic_s() + DEADLINE_S, means.monotonic_s
+        is_over = False
+
+        def check() -> None:
+            if is_over or clock() > end_s:
+                raise AnswerLate
+
+        self._screen = screen = self._new_screen(check, whole=True)  # of another attempt there may be one already
+        if size <= INLINE_BYTES:
+            completion.pass_through(screen)
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(means.threads, completion.pass_through, screen)
+        finally:
+            is_over = True  # a thread that nobody waits for ends at its next look
+
+    def failure(self) -> Failure | None:
+        """Why a whole answer may not be given; None where it may."""
+        if not self._screen.stopped:
+            return None
+        return GUARDS_CUT if self._screen.broken else CONTENT_CUT
+
+    def tell(self) -> None:
+        """Put what was seen by now into the books of the exchange."""
+        exchange, screen = self._exchange, self._screen
+        verdict = screen.verdict()
+        if verdict.status != "off":
+            exchange.verdicts[RESPONSE_CONTENT] = verdict
+        for guard, reason in screen.failures:
+            self._answering.failed(exchange.request_id, guard, "late" if reason == AnswerLate.__name__ else reason)
+
+    def _new_screen(self, check: Callable[[], None] = never_late, *, whole: bool) -> Screen:
+        exchange = self._exchange
+        taken: dict[str, int] = {}
+        for verdict in exchange.verdicts.values():
+            if verdict.status == "redact":
+                for kind, count in verdict.findings.items():
+                    taken[kind] = taken.get(kind, 0) + count  # there are no more placeholders than that
+        terms = exchange.key.rules.answers
+        return Screen(self._eyes, terms, exchange.originals, taken=taken, check=check, whole=whole)
