@@ -86,19 +86,22 @@ class OpenAIToolFrames(ToolFrames):
         A call begins or goes on: add what leaves for that to *out*. Raises CallDenied.
 
         Returns:
-            Whether *piece* need not be taken out of its chunk.
+            Whether that is *piece* alone, so that its chunk can stay as it is.
         """
         index = _OLD if piece.member == "function_call" else index_of(piece.said)
-        known, queue = self._calls.get((piece.index, index)), self._queues.setdefault(piece.index, [])
+        known, queue = self._calls.get((piece.index, index)), self._queues.get(piece.index, [])
+        begins_at = len(out)
         call = known or Waiting(lambda name: Tool((name,)))
         if known is None and queue:
             queue[-1].name_is_whole(self._terms)
+            self._release(piece.index, out)
         for name, text in said_of({"function": piece.said} if index == _OLD else piece.said):
             call.take(name, text, self._terms)
         if known is None:
             self._calls[piece.index, index] = call
             if queue or not call.is_open:
                 queue.append(call)
+                self._queues[piece.index] = queue
         waits = any(call is waiting for waiting in queue)
         if waits:
             is_all = len(one.choices) == 1 and _is_all(piece)
@@ -107,7 +110,7 @@ class OpenAIToolFrames(ToolFrames):
         else:
             out.append(one.saying(piece.alone))
         self._release(piece.index, out)
-        return not waits
+        return not waits and len(out) == begins_at + 1
 
     def _finish(self, choices: list[Any], out: list[bytes]) -> None:
         """Calls of choices that end are over."""
