@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 
 from gateway.core.guarding import Engine, GuardName
 from gateway.guards.content.engine import ContentEngine
+from gateway.guards.credentials import CredentialsEngine
 from gateway.guards.pii import PiiEngine
 
 ENGINES: Mapping[GuardName, Callable[[], Engine]] = {
     "pii": PiiEngine,
     "content": ContentEngine,
+    "credentials": CredentialsEngine,
 }
 """How each engine is made. Making one may take a tenth of a second: patterns are compiled and weights read then."""
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from ahocorasick_rs import AhoCorasick, MatchKind
 
+from gateway.guards.blanking import FOUND
+
 REACH = 48
 """How many characters in front of a number its word may end."""
 _NEXT = 12  # so near behind a number of a kind, another one is of the same: `1234567890 dan 0987654321`
@@ -53,10 +55,6 @@ _WORDS = {
     "|commit|rp|idr|usd|sgd|harga|price|total|version|versi|ver|v|seed|serial|serial number|batch|lot|issue|uuid"
     "|trace|span|offset|bytes|size|page|halaman|pasal|pixel|duration|latency",
 }
-
-
-FOUND = "\0"
-"""Stands for each character of what was found, or masked before: none of it is looked at again."""
 
 
 class Topic(NamedTuple):

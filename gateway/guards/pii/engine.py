@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 import re2
 
 from gateway.core.guarding import Check, Finding, GuardName, Text
+from gateway.guards.blanking import FOUND, blank, blank_placeholders, blank_spans
 from gateway.guards.disguise import undisguise
 from gateway.guards.pii import numbers, words
-from gateway.guards.pii.context import FOUND, Context
+from gateway.guards.pii.context import Context
 
 Finder = Callable[[str, Context, Check], Iterator[Finding]]
 
@@ -34,8 +35,6 @@ _DATA_URL = re.compile(r"data:[0-9A-Za-z/+.;=\-]{0,100};base64,[0-9A-Za-z+/=_\-]
 _UUID = re.compile(  # from its first dash on: so the search has a character to look for
     r"-(?<=[0-9A-Fa-f]{8}-)[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])"
 )
-# As the gateway writes in place of what it masks.
-_PLACEHOLDER = re.compile(r"\[[A-Z][A-Z_]{1,40}_[0-9]{1,9}\]")
 _NOTHING = "\1"  # ends a number, as `FOUND` does, but words in front are not taken for its own
 
 
@@ -79,31 +78,17 @@ class PiiEngine:
 
 
 def _look_closely(text: str, seeds: Sequence[int], check: Check) -> Sequence[Finding]:
-    if "_" in text and "[" in text:
-        text = _blank(_PLACEHOLDER, text, FOUND)
+    text = blank_placeholders(text)
     if ";base64," in text:
-        text = _blank(_DATA_URL, text, _NOTHING)
+        text = blank(_DATA_URL, text, _NOTHING)
     context = Context(text)
     check()
     findings: list[Finding] = []
     for finder in dict.fromkeys(_SEEDS[seed][1] for seed in seeds):
         if finder is numbers.find_numbers:
-            text = _without(text, [(found.start() - 8, found.end()) for found in _UUID.finditer(text)], _NOTHING)
+            text = blank_spans(text, [(found.start() - 8, found.end()) for found in _UUID.finditer(text)], _NOTHING)
         found = list(finder(text, context, check))
         if found:
             findings += found
-            text = _without(text, [(finding.start, finding.end) for finding in found], FOUND)
+            text = blank_spans(text, [(finding.start, finding.end) for finding in found], FOUND)
     return sorted(findings, key=lambda finding: finding.start)
-
-
-def _blank(shape: re.Pattern[str], text: str, char: str) -> str:
-    return shape.sub(lambda found: char * len(found[0]), text)
-
-
-def _without(text: str, spans: Sequence[tuple[int, int]], char: str) -> str:
-    """*text* with *char* all over *spans*, which are in order and do not overlap."""
-    pieces, last = [], 0
-    for start, end in spans:
-        pieces += [text[last:start], char * (end - start)]
-        last = end
-    return "".join([*pieces, text[last:]])
