@@ -88,10 +88,9 @@ def _seen(hits: Iterable[Hit], hiding: frozenset[int]) -> list[Hit]:
     seen: list[Hit] = []
     start = end = -1
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
-        if not hiding.isdisjoint(hit.groups):
-            if hit.end > end:
-                start, end = hit.start, hit.end
-        elif hit.end <= end and (hit.start, hit.end) != (start, end):
+        if hit.end <= end and (hit.start, hit.end) != (start, end):
             continue
+        if hit.end > end and not hiding.isdisjoint(hit.groups):
+            start, end = hit.start, hit.end
         seen.append(hit)
     return seen

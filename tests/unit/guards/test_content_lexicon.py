@@ -29,6 +29,16 @@ def test_every_kind_has_rules_in_both_languages() -> None:
     assert told == {(kind, language) for kind in KINDS for language in ("en", "id")}
 
 
+def test_every_group_is_of_use() -> None:
+    """A group that no rule names would only cost time."""
+    lexicon = load_lexicon()
+    named = set(lexicon.hiding)
+    for rule in lexicon.rules:
+        named |= {rule.core, *rule.excuses, *(group for need in rule.needs for group in need.groups)}
+
+    assert {group for term in lexicon.terms for group in term.groups} == named
+
+
 def test_patterns_are_linear() -> None:
     """Each is one that re2 takes."""
     assert all(re2.compile(pattern) for pattern, _ in load_lexicon().patterns)
