@@ -33,6 +33,7 @@ bench: $(VENV)/.test
 	sh tests/prepare.sh nginx
 	$(BIN)/python -m tests.bench $(ARGS)
 	$(BIN)/python -m tests.bench.admitting
+	$(BIN)/python -m tests.bench.guarding
 
 # 100,000 calls under kills, restarts and outages, and the ledger held against the provider's own record.
 soak: $(VENV)/.test
