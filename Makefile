@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run test check unit fuzz bench soak golden docs lock clean
+.PHONY: run test check unit fuzz bench soak golden train-guards eval-guards docs lock clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m gateway demo $(ARGS)
@@ -42,6 +42,14 @@ soak: $(VENV)/.test
 
 golden: $(VENV)/.test
 	$(BIN)/python -m tests.golden.replay
+
+# Rewrites the injection guard's weights from tests/guards/data; the same texts give the same file.
+train-guards: $(VENV)/.test
+	$(BIN)/python -m tests.guards.train
+
+# How many attacks the guards find, and what they take for one, on texts that nothing was tuned on.
+eval-guards: $(VENV)/.test
+	$(BIN)/python -m tests.guards.evaluate $(ARGS)
 
 docs: $(VENV)/.run
 	$(BIN)/python -m gateway.reference docs

@@ -1,0 +1,190 @@
+"""
+What a piece of a text is, as the model knows it: a set of features, none of which is a length or a count.
+
+The features are the concepts of the lexicon, alone and in order with those close behind, the stems of words and pairs
+of them, whose words the text is, and what the text around it is about. What stands in quotes is told apart: to talk
+about an attack is no attack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations, pairwise
+
+from msgspec import Struct
+
+from gateway.core.guarding import Role
+from gateway.guards.injection.lettering import disguises, unfold
+from gateway.guards.injection.marks import CLOSED, ENDED, OPENED, ended, quoted, worded
+from gateway.guards.injection.words import TOKEN, Lexicon
+
+NEAR = 7
+"""How many words behind a concept another one is still taken for part of the same thought."""
+
+_BETWEEN_SENTENCES = 3
+_MOST_GROUPS = 12
+_MOST_CONCEPTS = 48
+_MOST_WORDS = 90
+_GROUPS = {
+    "UNDO": "IGNORE NOFOLLOW DISABLE",
+    "AMEND": "REPLACE",
+    "LAW": "INSTR PROMPT SAFETY",
+    "TOLD": "GIVEN PRIOR ABOVE",
+    "TELL": "REVEAL SHOW WHATARE",
+    "SECRET": "HIDDEN VERBATIM",
+    "YOURS": "YOU AI MODEL",
+    "MINE": "ME MINE AUTH",
+    "OWNER": "SYSTEM",
+    "ROLE": "PERSONA MODE JAIL ACTIVATE",
+    "LOOSE": "FREE REFUSE HARM",
+    "GIVE": "SEND ACCESS",
+    "GOODS": "DATA KEYFILE",
+    "PLACE": "LINK MAILTO NUMBER IMAGE",
+    "DO": "EXEC TOOL DANGER",
+    "STEALTH": "CONCEAL SKIPOK UNSEEN COMMENT",
+    "FAKE": "SETUP TURN ADDRESS",
+    "READER": "USER",
+    "DUTY": "OBEY MUST",
+    "TURN": "NOW NEW TASK",
+    "NOT": "NEG",
+    "ANSWER": "SAY ONLY",
+    "STUDY": "TALK TRANSL SECTOPIC MAKE STORY CODE OURBOT COND",
+    "THING": "DOCOBJ WORK DOCHIDE",
+    "WISH": "ASKED OUTPUT",
+    "FALSE": "FALSE REGARDLESS STOP",
+    "SELF": "BEHAVE MEMORY",
+}
+_GROUP = {concept: group for group, concepts in _GROUPS.items() for concept in concepts.split()}
+_HARMLESS = frozenset(
+    [
+        "TALK",
+        "TRANSL",
+        "STORY",
+        "CODE",
+        "DOCOBJ",
+        "MAKE",
+        "WORK",
+        "POLITE",
+        "ONLY",
+        "NEG",
+        "QUOTEIN",
+        "NOW",
+        "NEW",
+        "ALL",
+        "PRIOR",
+        "ME",
+        "YOU",
+        "SAY",
+        "MUST",
+        "TASK",
+    ]
+)
+"""Concepts that no attack consists of alone."""
+
+ABOUT = frozenset(["TALK", "TRANSL", "STORY", "SECTOPIC", "CODE", "OURBOT", "MAKE", "WORK"])
+"""Concepts of what a text is about, which the pieces around are asked for too."""
+
+
+class Reading(Struct, frozen=True, gc=False):
+    """
+    One piece, read.
+
+    Attributes:
+        words: Stems, in order.
+        concepts: Where among the words, which, and whether within quotes.
+        signs: What else was noticed, as features.
+    """
+
+    words: tuple[str, ...]
+    concepts: tuple[tuple[int, str, bool], ...]
+    signs: tuple[str, ...] = ()
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether there can be an attack in it."""
+        told = {concept for _, concept, _ in self.concepts}
+        return len(told) > 1 and not told <= _HARMLESS
+
+
+def read(piece: str, lexicon: Lexicon, *, quotes: bool) -> Reading:
+    """*piece* with its concepts; *quotes* where what it quotes is to be told apart."""
+    text = ended(worded(unfold(piece)))
+    marked = quoted(text) if quotes else text
+    words = TOKEN.findall(marked)[: 2 * _MOST_WORDS]
+    reading = _understood(words, lexicon)
+    if marked is not text and not any(not inside for _, _, inside in reading.concepts):
+        reading = _understood(TOKEN.findall(text)[: 2 * _MOST_WORDS], lexicon)
+    signs = [*(f"how:{disguise}" for disguise in disguises(piece))]
+    if "?" in piece:
+        signs.append("sign:question")
+    if "DAN" in piece and not piece.isupper():
+        signs.append("sign:DAN")
+    return Reading(reading.words, reading.concepts, tuple(signs))
+
+
+def _understood(words: Sequence[str], lexicon: Lexicon) -> Reading:
+    stems: list[str] = []
+    concepts: list[tuple[int, str, bool]] = []
+    inside, at, gap = False, 0, 0
+    while at < len(words):
+        word = words[at]
+        if word in (OPENED, CLOSED):
+            inside = word == OPENED
+            at += 1
+            continue
+        if word == ENDED:
+            at += 1
+            gap += _BETWEEN_SENTENCES
+            continue
+        size, meant = lexicon.phrase(words, at)
+        if size:
+            stem = "_".join(words[at : at + size])
+        else:
+            size = 1
+            stem, meant = lexicon.meaning(word)
+        stems.append(stem)
+        place = len(stems) + gap
+        concepts += [(place, concept, inside) for concept in meant]
+        at += size
+    return Reading(tuple(stems), tuple(concepts))
+
+
+def features(pieces: Sequence[Reading], role: Role, around: Iterable[str] = ()) -> set[str]:
+    """
+    What the model is asked about neighbouring *pieces*, taken together.
+
+    Args:
+        around: The concepts of `ABOUT` that stand in the pieces in front, and features that are known otherwise.
+    """
+    found: set[str] = {name if ":" in name else f"around:{name}" for name in around}
+    concepts: list[tuple[int, str, bool]] = []
+    words: list[str] = []
+    for piece in pieces:
+        base = len(words)
+        concepts += [(base + at, concept, inside) for at, concept, inside in piece.concepts]
+        words += piece.words
+        found.update(piece.signs)
+    del concepts[_MOST_CONCEPTS:], words[_MOST_WORDS:]
+    named = [(at, f"'{concept}" if inside else concept) for at, concept, inside in concepts]
+    whose = "" if role == "user" else f"{role[:3]}:"
+    if named:
+        found.add(f"first:{named[0][1]}")
+    for index, (at, name) in enumerate(named):
+        found.add(name)
+        if whose:
+            found.add(whose + name)
+        for near, other in named[index + 1 :]:
+            if near - at > NEAR:
+                break
+            found.add(f"{name}>{other}")
+    groups = sorted({"QUOTED" if inside else _GROUP[name] for _, name, inside in concepts if name in _GROUP})
+    found.update(map("&".join, combinations(groups, 2)))
+    found.update(map("&".join, combinations(groups[:_MOST_GROUPS], 3)))
+    found.update(map(" ".join, pairwise(words)))
+    found.update(f"={word}" for word in words)
+    return found
+
+
+def about(pieces: Iterable[Reading]) -> frozenset[str]:
+    """What *pieces* are about."""
+    return frozenset(concept for piece in pieces for _, concept, _ in piece.concepts if concept in ABOUT)
