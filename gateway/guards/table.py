@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from gateway.core.guarding import Engine, GuardName
 from gateway.guards.content.engine import ContentEngine
 from gateway.guards.credentials import CredentialsEngine
+from gateway.guards.injection import InjectionEngine
 from gateway.guards.pii import PiiEngine
 
 ENGINES: Mapping[GuardName, Callable[[], Engine]] = {
+    "injection": InjectionEngine,
     "pii": PiiEngine,
     "content": ContentEngine,
     "credentials": CredentialsEngine,
