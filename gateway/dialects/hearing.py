@@ -101,18 +101,13 @@ def said_otherwise(raw: Raw, heard: list[Heard], texts: Mapping[int, str]) -> Ra
             spelled.setdefault(one.path, {})[one.inner] = text
         else:
             changes[one.path] = text if one.head is None else one.head + b64encode(text.encode()).decode()
+    root: Any = decode_values(raw) if spelled else None
     for path, inner in spelled.items():
-        host = _value_at(raw, path)
+        host = root
+        for step in path:
+            host = host[step]
         changes[path] = bytes(splice(Raw(host.encode()), inner)).decode()
     return splice(raw, changes)
-
-
-def _value_at(raw: Raw, path: Path) -> Any:
-    """The value that *path* leads to in *raw*."""
-    value = decode_values(raw)
-    for step in path:
-        value = value[step]
-    return value
 
 
 def place_of(path: Path) -> str:

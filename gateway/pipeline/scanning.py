@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from gateway.core.call import Call
-from gateway.core.guarding import Engine, Finding, GuardName
+from gateway.core.guarding import Engine, Finding, GuardName, GuardTerms
 from gateway.dialects.hearing import Heard
 from gateway.dialects.spoken import Piece, pieces_of, texts_of
-from gateway.policy.guards import Found
+from gateway.policy.guards import Found, Judged, judge
+
+T = TypeVar("T")
 
 INLINE_BYTES = 8 * 1024  # of JSON, read at once: a thread costs 0.1 ms to ask, and as much is read meanwhile (measured)
+FINDING_BYTES = 16  # as many are read as quickly as a finding is judged, or redacted
 KEPT_WEIGHT = 50_000  # of pieces and findings that are remembered: some 10 MB
 LATE_GRACE_S = 0.05  # for an engine to notice that its time is over
 
@@ -127,20 +130,16 @@ class Scanner:
         self._means = means
         self._known_as = {name: f"{engine.name}:{engine.version}" for name, engine in engines.items()}
 
-    def threshold(self, name: GuardName) -> float:
-        """The score from which on the engine *name* believes its own findings."""
-        return self._engines[name].threshold
-
     def read(self, call: Call) -> Reading:
         """*call*, to be scanned by one engine after the other."""
         return Reading(call, self._memory)
 
-    async def scan(self, name: GuardName, reading: Reading, deadline_s: float) -> list[Found]:
+    async def look(self, name: GuardName, reading: Reading, terms: GuardTerms) -> Judged:
         """
-        What the engine *name* finds in the call.
+        What the engine *name* finds in the call, and what that comes to under *terms*.
 
         Raises:
-            ScanFailed: There is none, it raised, or it was not done after *deadline_s*.
+            ScanFailed: There is none, it raised, or it was not done by the deadline.
         """
         known_as = self._known_as.get(name)
         if known_as is None:
@@ -153,34 +152,32 @@ class Scanner:
                 unknown.append(number)
             elif known:
                 found[number] = known
-        if unknown:
-            fresh = await self._scan(self._engines[name], reading, unknown, deadline_s)
-            for number, findings in zip(unknown, fresh, strict=True):
-                digest = reading.digests[number]
-                if digest is not None:
-                    self._memory.keep(known_as, digest, findings)
-                if findings:
-                    found[number] = findings
-        return _spread(found, reading)
+        fresh, judged = await self._look(name, reading, (found, unknown), terms)
+        for number, findings in fresh.items():
+            digest = reading.digests[number]
+            if digest is not None:
+                self._memory.keep(known_as, digest, findings)
+        return judged
 
-    async def _scan(
-        self, engine: Engine, reading: Reading, numbers: Sequence[int], deadline_s: float
-    ) -> list[Findings]:
-        clock, end_s = self._means.monotonic_s, self._means.monotonic_s() + deadline_s
-        is_over = False
+    async def _look(
+        self, name: GuardName, reading: Reading, before: tuple[dict[int, Findings], list[int]], terms: GuardTerms
+    ) -> tuple[dict[int, Findings], Judged]:
+        (known, unknown), engine, clock = before, self._engines[name], self._means.monotonic_s
+        end_s, is_over = clock() + terms.deadline_s, False
 
         def check() -> None:
             if is_over or clock() > end_s:
                 raise _Late
 
-        def run() -> list[Findings]:
-            return [_look(engine, reading.heard(number), check) for number in numbers]
+        def run() -> tuple[dict[int, Findings], Judged]:
+            fresh = {number: _scan(engine, reading.heard(number), check) for number in unknown}
+            return fresh, judge(name, _spread(known | fresh, reading), terms, engine.threshold)
 
+        size = sum([len(reading.pieces[number].raw) for number in unknown])
+        size += FINDING_BYTES * sum(map(_weight, known.values()))
         try:
-            if sum([len(reading.pieces[number].raw) for number in numbers]) <= INLINE_BYTES:
-                return run()
-            async with asyncio.timeout(deadline_s + LATE_GRACE_S):
-                return await asyncio.get_running_loop().run_in_executor(self._means.threads, run)
+            async with asyncio.timeout(terms.deadline_s + LATE_GRACE_S if size > INLINE_BYTES else None):
+                return await self.aside(run, size)
         except (_Late, TimeoutError) as exc:
             raise ScanFailed("late") from exc
         except Exception as exc:
@@ -188,8 +185,14 @@ class Scanner:
         finally:
             is_over = True  # a thread that nobody waits for ends at its next look
 
+    async def aside(self, work: Callable[[], T], size: int) -> T:
+        """What *work* gives: done at once where it is no more than reading *size* bytes, else in a thread."""
+        if size <= INLINE_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._means.threads, work)
 
-def _look(engine: Engine, texts: Sequence[Heard], check: Callable[[], None]) -> Findings:
+
+def _scan(engine: Engine, texts: Sequence[Heard], check: Callable[[], None]) -> Findings:
     found = []
     for number, heard in enumerate(texts):
         check()

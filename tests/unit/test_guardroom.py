@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gateway.core.call import Call, CallOptions
-from gateway.core.guarding import Check, Finding, Text
+from gateway.core.guarding import Check, Finding, GuardTerms, Text
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.scanning import INLINE_BYTES, Means, Memory, ScanFailed, Scanner
 from tests.support.guards import Words
 
 LONG_S = 20.0  # none of the tests takes as long
-DEADLINE_S = 10 * LONG_S
+TERMS = GuardTerms("block", deadline_s=10 * LONG_S)
 
 
 class Slow(Words):
@@ -58,19 +58,19 @@ async def test_others_go_on(threads: ThreadPoolExecutor) -> None:
     engine = Slow()
     scan = scanner(engine, threads)
 
-    reading = asyncio.ensure_future(scan.scan("pii", scan.read(long_call()), DEADLINE_S))
+    reading = asyncio.ensure_future(scan.look("pii", scan.read(long_call()), TERMS))
     await asyncio.to_thread(engine.began.wait, LONG_S)
     is_done = reading.done()
     engine.go.set()
 
-    assert (is_done, await reading) == (False, [])
+    assert (is_done, (await reading).verdict.status) == (False, "pass")
 
 
 async def test_a_client_that_leaves(threads: ThreadPoolExecutor) -> None:
     """Its scan ends at its next look, long before its deadline."""
     engine = Slow()
     scan = scanner(engine, threads)
-    reading = asyncio.ensure_future(scan.scan("pii", scan.read(long_call()), DEADLINE_S))
+    reading = asyncio.ensure_future(scan.look("pii", scan.read(long_call()), TERMS))
     await asyncio.to_thread(engine.began.wait, LONG_S)
 
     reading.cancel()
@@ -84,11 +84,11 @@ async def test_waiting_is_time_too(threads: ThreadPoolExecutor) -> None:
     """A scan that finds all threads taken is late when its deadline has passed, and is not begun any more."""
     busy, waiting = Slow(), Slow()
     first, second = scanner(busy, threads), scanner(waiting, threads)
-    reading = asyncio.ensure_future(first.scan("pii", first.read(long_call()), DEADLINE_S))
+    reading = asyncio.ensure_future(first.look("pii", first.read(long_call()), TERMS))
     await asyncio.to_thread(busy.began.wait, LONG_S)
 
     with pytest.raises(ScanFailed) as caught:
-        await second.scan("pii", second.read(long_call()), 0.02)
+        await second.look("pii", second.read(long_call()), GuardTerms("block", deadline_s=0.02))
     busy.go.set()
     await reading
 

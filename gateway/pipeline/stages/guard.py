@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec import structs
 
+from gateway.core.call import Call
 from gateway.core.errors import GUARDS_UNAVAILABLE, GatewayError
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.guarding import GUARDS, Finding, GuardName, GuardTerms, Verdict
 from gateway.core.receipt import Receipt
 from gateway.dialects.hearing import said_otherwise
 from gateway.dialects.spoken import place_in, with_pieces
-from gateway.pipeline.scanning import Reading, ScanFailed, Scanner
-from gateway.policy.guards import Judged, Placeholders, Spot, judge, refusal
+from gateway.pipeline.scanning import FINDING_BYTES, Reading, ScanFailed, Scanner
+from gateway.policy.guards import Judged, Placeholders, Spot, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ class Guard:
             if judged.verdict.status == "redact":
                 redacted.append((judged, terms[name]))
         if redacted:
-            _redact(exchange, reading, redacted)
+            many = sum([len(judged.counted) for judged, _ in redacted])
+            redact = partial(_redact, exchange.call, reading, redacted)
+            exchange.call, exchange.originals = await self._scanner.aside(redact, FINDING_BYTES * many)
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
@@ -70,7 +74,7 @@ class Guard:
     async def _look(self, exchange: Exchange, name: GuardName, reading: Reading, terms: GuardTerms) -> Judged:
         began_s = self._monotonic_s()
         try:
-            found = await self._scanner.scan(name, reading, terms.deadline_s)
+            judged = await self._scanner.look(name, reading, terms)
         except ScanFailed as exc:
             exchange.verdicts[name] = Verdict("error")
             self._watch.failed(exchange.request_id, name, exc.reason)
@@ -79,7 +83,6 @@ class Guard:
             return Judged(Verdict("error"))
         finally:
             self._watch.took(name, self._monotonic_s() - began_s)
-        judged = judge(name, found, terms, self._scanner.threshold(name))
         place = _place_of(judged, reading)
         exchange.verdicts[name] = structs.replace(judged.verdict, place=place)
         if judged.verdict.status == "block":
@@ -100,8 +103,10 @@ def _place_of(judged: Judged, reading: Reading) -> str:
     return place_in(reading.pieces[piece], reading.heard(piece)[number])
 
 
-def _redact(exchange: Exchange, reading: Reading, redacted: Sequence[tuple[Judged, GuardTerms]]) -> None:
-    """Put placeholders into the call of *exchange*, one for each value wherever it stands."""
+def _redact(
+    call: Call, reading: Reading, redacted: Sequence[tuple[Judged, GuardTerms]]
+) -> tuple[Call, Mapping[str, str]]:
+    """*call* with placeholders, one for each value wherever it stands, and the originals that are to come back."""
     spots: dict[Spot, list[tuple[Finding, bool]]] = {}
     for judged, terms in redacted:
         for one in judged.counted:
@@ -115,5 +120,4 @@ def _redact(exchange: Exchange, reading: Reading, redacted: Sequence[tuple[Judge
         reading.pieces[piece].path: said_otherwise(reading.pieces[piece].raw, reading.heard(piece), others)
         for piece, others in texts.items()
     }
-    exchange.call = with_pieces(exchange.call, changed)
-    exchange.originals = placeholders.originals
+    return with_pieces(call, changed), placeholders.originals

@@ -306,7 +306,7 @@ async def test_what_is_forgotten() -> None:
     scanner = Scanner({"pii": engine}, memory, Means(Now(), lambda: 0.0))
 
     for content in ("one", "two", "one", "a@e.com b@e.com", "one", "two", "a@e.com " * 9):
-        await scanner.scan("pii", scanner.read(chat(content)), 1.0)
+        await scanner.look("pii", scanner.read(chat(content)), BLOCK)
 
     assert [text.text for text in engine.read] == ["one", "two", "a@e.com b@e.com", "one", "two", "a@e.com " * 9]
 
