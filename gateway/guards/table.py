@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from gateway.core.guarding import Engine, GuardName
+from gateway.guards.content import lexicon as content_kinds
 from gateway.guards.content.engine import ContentEngine
 from gateway.guards.credentials import CredentialsEngine
+from gateway.guards.credentials import kinds as credential_kinds
 from gateway.guards.injection import InjectionEngine
 from gateway.guards.pii import PiiEngine
+from gateway.guards.pii import kinds as pii_kinds
 
 ENGINES: Mapping[GuardName, Callable[[], Engine]] = {
     "injection": InjectionEngine,
@@ -17,6 +20,13 @@ ENGINES: Mapping[GuardName, Callable[[], Engine]] = {
     "credentials": CredentialsEngine,
 }
 """How each engine is made. Making one may take a tenth of a second: patterns are compiled and weights read then."""
+
+KINDS: Mapping[str, Collection[str]] = {
+    "pii": pii_kinds.KINDS,
+    "content": content_kinds.KINDS,
+    "credentials": credential_kinds.KINDS,
+}
+"""What the findings of each guard may be of, for the guards whose kinds a policy may choose from."""
 
 
 def make_engines() -> Mapping[GuardName, Engine]:

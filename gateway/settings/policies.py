@@ -23,7 +23,7 @@ from gateway.core.guarding import (
     GuardTerms,
     Rules,
 )
-from gateway.guards.table import ENGINES
+from gateway.guards.table import ENGINES, KINDS
 from gateway.settings import checks
 from gateway.settings.call_terms import CallsEntry, terms_of
 from gateway.settings.fields import setting
@@ -148,6 +148,9 @@ def check_policy(reader: Reader, place: str, policy: object) -> None:
         wanted = entry.get("guards", AnswerTerms().guards) if name == RESPONSE_CONTENT else (name,)
         if entry.get("mode", "off") != "off" and any(guard not in ENGINES for guard in wanted):
             reader.problem(here, LATER)
+        if name in KINDS and (unknown := [kind for kind in entry.get("kinds") or () if kind not in KINDS[name]]):
+            known = ", ".join(KINDS[name])
+            reader.problem(f"{here}.kinds", f"there is no kind {', '.join(unknown)}; there are: {known}")
         if entry.get("reversible") and entry.get("mode", "redact") != "redact":
             reader.problem(f"{here}.reversible", 'is for the mode "redact" alone')
     if (tools := good(policy).get("tools")) is not None:
