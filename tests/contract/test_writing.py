@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import astuple, replace
 from sqlalchemy import text
 
 from gateway.core.booking import Sent
+from gateway.core.guarding import Verdict
 from gateway.core.journal import Admitted, Open, Progress, Settled, decode, encode, reconcile
 from gateway.core.receipt import Receipt
 from gateway.core.reconciling import Counted
@@ -76,6 +78,16 @@ async def test_json_columns(tabled: Database) -> None:
     found = await table(tabled, "traces", "request_id, metadata IS NULL, params IS NULL, verdicts IS NULL")
 
     assert [tuple(map(bool, row)) for row in found] == [(True, False, True, True), (True, True, True, True)]
+
+
+async def test_verdicts(tabled: Database) -> None:
+    """What guards said of a call is in its trace, without a word of what they read."""
+    await writer(tabled).write(entries(ended("r1", verdicts={"pii": Verdict("flag", 1.0, {"nik": 2}, "messages[0]")})))
+
+    ((request_id, said),) = await table(tabled, "traces", "request_id, CAST(verdicts AS TEXT)")
+
+    kept = {"status": "flag", "score": 1.0, "findings": {"nik": 2}, "place": "messages[0]"}
+    assert (request_id, json.loads(said)) == ("r1", {"pii": kept})
 
 
 async def test_twice(tabled: Database) -> None:
