@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -215,3 +217,23 @@ async def test_grd_13_a_guard_that_fails(engine: str) -> None:
     assert [reply.headers.get("x-anoman-guardrail-pii") for reply in (*closed, watched)] == ["error"] * 3
     assert (requests, watched.status, len(provider.requests)) == (0, 200, 1)
     assert (line["guard"], line["reason"]) == ("pii", "ValueError" if engine == "Broken" else "late")
+
+
+async def test_a_client_that_leaves_a_guard() -> None:
+    """It takes the guard's work along: the call is settled long before the guard's deadline, and nobody is asked."""
+    async with FakeProvider() as provider:
+        patient = config(provider.base_url)
+        patient["policies"]["redact"]["guardrails"]["pii"]["deadline_ms"] = 10_000
+        command = ("-c", LAUNCH.format(engine="Endless"), "serve")
+        async with Gateway(patient, flags=PLAIN, command=command) as gateway:
+            path, body = asked("m", "x" * 100_000, stream=True)
+            leaving = await gateway.client(REDACT).open("POST", path, body)
+            began_s = time.monotonic()
+            await asyncio.sleep(0.3)
+            leaving.fin()
+            row = await gateway.line(lambda line: line["event"] == "exchange.settled")
+            took_s = time.monotonic() - began_s
+            await leaving.dispose()
+
+    assert (row["outcome"], row["cost_usd"], provider.requests) == ("cancelled", "0.000000", [])
+    assert took_s < 5
