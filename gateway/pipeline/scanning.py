@@ -56,10 +56,11 @@ class Memory:
         self._weight = 0
         self._kept: OrderedDict[tuple[str, bytes], Findings] = OrderedDict()
 
-    def digest(self, piece: Piece) -> bytes:
-        """By what *piece* is known again, whatever call it is in."""
+    def digest(self, piece: Piece, owner: bytes) -> bytes:
+        """By what *piece* is known again, whatever call of *owner* it is in."""
         said = blake2b(piece.raw, digest_size=16, key=self._salt)
         said.update(piece.role.encode())
+        said.update(owner)
         return said.digest()
 
     def find(self, engine: str, digest: bytes) -> Findings | None:
@@ -89,13 +90,15 @@ def _weight(found: Findings) -> int:
 class Reading:
     """The pieces of one call, and the texts of those that have been looked at."""
 
-    def __init__(self, call: Call, memory: Memory) -> None:
+    def __init__(self, call: Call, memory: Memory, owner: str) -> None:
         self.pieces = pieces_of(call)
         self._call = call
         self._heard: dict[int, list[Heard]] = {}
         mark = call.held.mark.encode() if call.held is not None else None
+        whose = owner.encode()
         self.digests = [
-            None if mark is not None and mark in bytes(piece.raw) else memory.digest(piece) for piece in self.pieces
+            None if mark is not None and mark in bytes(piece.raw) else memory.digest(piece, whose)
+            for piece in self.pieces
         ]
         """None for a piece with a token in it: no later call has the same."""
 
@@ -130,9 +133,9 @@ class Scanner:
         self._means = means
         self._known_as = {name: f"{engine.name}:{engine.version}" for name, engine in engines.items()}
 
-    def read(self, call: Call) -> Reading:
-        """*call*, to be scanned by one engine after the other."""
-        return Reading(call, self._memory)
+    def read(self, call: Call, owner: str) -> Reading:
+        """*call*, to be scanned by one engine after the other; only *owner* can tell by the time what is known."""
+        return Reading(call, self._memory, owner)
 
     async def look(self, name: GuardName, reading: Reading, terms: GuardTerms) -> Judged:
         """

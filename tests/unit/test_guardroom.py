@@ -58,7 +58,7 @@ async def test_others_go_on(threads: ThreadPoolExecutor) -> None:
     engine = Slow()
     scan = scanner(engine, threads)
 
-    reading = asyncio.ensure_future(scan.look("pii", scan.read(long_call()), TERMS))
+    reading = asyncio.ensure_future(scan.look("pii", scan.read(long_call(), "acme"), TERMS))
     await asyncio.to_thread(engine.began.wait, LONG_S)
     is_done = reading.done()
     engine.go.set()
@@ -70,7 +70,7 @@ async def test_a_client_that_leaves(threads: ThreadPoolExecutor) -> None:
     """Its scan ends at its next look, long before its deadline."""
     engine = Slow()
     scan = scanner(engine, threads)
-    reading = asyncio.ensure_future(scan.look("pii", scan.read(long_call()), TERMS))
+    reading = asyncio.ensure_future(scan.look("pii", scan.read(long_call(), "acme"), TERMS))
     await asyncio.to_thread(engine.began.wait, LONG_S)
 
     reading.cancel()
@@ -84,11 +84,11 @@ async def test_waiting_is_time_too(threads: ThreadPoolExecutor) -> None:
     """A scan that finds all threads taken is late when its deadline has passed, and is not begun any more."""
     busy, waiting = Slow(), Slow()
     first, second = scanner(busy, threads), scanner(waiting, threads)
-    reading = asyncio.ensure_future(first.look("pii", first.read(long_call()), TERMS))
+    reading = asyncio.ensure_future(first.look("pii", first.read(long_call(), "acme"), TERMS))
     await asyncio.to_thread(busy.began.wait, LONG_S)
 
     with pytest.raises(ScanFailed) as caught:
-        await second.look("pii", second.read(long_call()), GuardTerms("block", deadline_s=0.02))
+        await second.look("pii", second.read(long_call(), "acme"), GuardTerms("block", deadline_s=0.02))
     busy.go.set()
     await reading
 

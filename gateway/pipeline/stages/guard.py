@@ -56,7 +56,7 @@ class Guard:
         terms = exchange.key.rules.guards
         if not terms:
             return None
-        reading = self._scanner.read(exchange.call)
+        reading = self._scanner.read(exchange.call, exchange.key.tenant)
         redacted: list[tuple[Judged, GuardTerms]] = []
         for name in _in_order(terms):
             judged = await self._look(exchange, name, reading, terms[name])

@@ -278,6 +278,17 @@ async def test_a_growing_chat() -> None:
     assert passed[-1].verdicts["pii"].findings == {"nik": 1, "email": 1}
 
 
+async def test_what_another_tenant_has_sent() -> None:
+    """It is read again: nobody can tell by the time that it is known here."""
+    engine = Words(**PII)
+    scanner = Scanner({"pii": engine}, Memory(b"salt"), Means(Now(), lambda: 0.0))
+
+    for tenant in ("acme", "umbrella", "acme"):
+        await scanner.look("pii", scanner.read(chat("hello"), tenant), BLOCK)
+
+    assert [text.text for text in engine.read] == ["hello", "hello"]
+
+
 async def test_whose_words_they_are() -> None:
     """The same text in another role is read for itself: it may mean something else there."""
     engine = Words("injection", **INJECTION)
@@ -306,7 +317,7 @@ async def test_what_is_forgotten() -> None:
     scanner = Scanner({"pii": engine}, memory, Means(Now(), lambda: 0.0))
 
     for content in ("one", "two", "one", "a@e.com b@e.com", "one", "two", "a@e.com " * 9):
-        await scanner.look("pii", scanner.read(chat(content)), BLOCK)
+        await scanner.look("pii", scanner.read(chat(content), "acme"), BLOCK)
 
     assert [text.text for text in engine.read] == ["one", "two", "a@e.com b@e.com", "one", "two", "a@e.com " * 9]
 
