@@ -317,7 +317,7 @@ async def test_policies(served: str) -> None:
         own = await api.json("GET", "policies/strict")
         listed = [await api.json("GET", "policies", tenant=tenant) for tenant in ("acme", "umbrella")]
         everybodys = await api.refusal("DELETE", "policies/strict", tenant="umbrella")
-        wrong = await api.refusal("PUT", "policies/strict", {"rules": {"tools": {"deny": ["x"]}}})
+        wrong = await api.refusal("PUT", "policies/strict", {"rules": {"tools": {"deny": []}}})
         await api.json("POST", "keys", {"policy": "strict"})
         await api.json("DELETE", "policies/strict")
         in_use = await api.refusal("DELETE", "policies/strict", **OPERATOR)
@@ -325,7 +325,7 @@ async def test_policies(served: str) -> None:
     assert (shared["tenant"], own["tenant"]) == (None, "acme")
     assert [[policy["tenant"] for policy in page["data"]] for page in listed] == [[None, "acme"], [None]]
     assert everybodys == (404, "not_found", None)
-    assert wrong == (400, "invalid_request", "rules.tools")
+    assert wrong == (400, "invalid_request", "rules.tools.deny")
     assert in_use == (409, "conflict", None)
 
 
