@@ -105,7 +105,8 @@ class AnthropicCompletion:
 
     def calls(self) -> Iterator[Called]:
         """As in `Completion`."""
-        return anthropic_calls(self._members["content"])
+        said = self._members["content"] if self._edited is None else Raw(msgspec.json.encode(self._edited))
+        return anthropic_calls(said)
 
     def render(self, receipt: Receipt) -> bytes:
         """The client's body."""

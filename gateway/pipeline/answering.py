@@ -1,4 +1,4 @@
-"""What looks at answers before they leave: guards, as a key's policy says, and originals that come back."""
+"""What looks at answers before they leave, by a key's policy: guards, originals that come back, rules for tools."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from gateway.core.errors import CONTENT_CUT, GUARDS_CUT, Failure
 from gateway.core.exchange import Exchange
-from gateway.core.guarding import DEADLINE_S, GUARDS, RESPONSE_CONTENT, Engine, GuardName
+from gateway.core.guarding import DEADLINE_S, GUARDS, RESPONSE_CONTENT, Engine, GuardName, Verdict
 from gateway.dialects.base import Completion, Lane
+from gateway.dialects.called import denied_call
 from gateway.dialects.edited import TEXT_EDITORS, EditedLane
+from gateway.dialects.tool_editors import TOOL_EDITORS
 from gateway.guards.screen import Screen
 from gateway.guards.sieve import Eye, make_eyes, never_late
 from gateway.pipeline.scanning import INLINE_BYTES, Means
@@ -41,7 +43,7 @@ class Answering:
     def way_out(self, exchange: Exchange) -> WayOut | None:
         """What the answer to *exchange* goes through; None where nothing looks at it."""
         rules = exchange.key.rules
-        if rules.answers.mode == "off" and not exchange.originals:
+        if rules.answers.mode == "off" and not exchange.originals and rules.tools.is_open:
             return None
         eyes: tuple[Eye, ...] = ()
         if rules.answers.mode != "off":
@@ -59,16 +61,34 @@ class WayOut:
     """
 
     def __init__(self, exchange: Exchange, eyes: Sequence[Eye], answering: Answering) -> None:
+        rules, dialect = exchange.key.rules, exchange.call.dialect
         self._exchange = exchange
         self._eyes = eyes
         self._answering = answering
+        self._looks = rules.answers.mode != "off" or bool(exchange.originals)
         self._screen = self._new_screen(whole=not exchange.call.stream)
-        self.editor = TEXT_EDITORS[exchange.call.dialect](self._screen)
-        self.hold_s = exchange.key.rules.answers.hold_s
+        self._texts = TEXT_EDITORS[dialect](self._screen) if self._looks else None
+        self._tools = TOOL_EDITORS[dialect](rules.tools) if not rules.tools.is_open else None
+        self._denied: Failure | None = None  # by the rules for tools, of a whole answer
+        self.hold_s = rules.answers.hold_s
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether something came since the last silence that is held back for what may follow."""
+        return self._texts is not None and self._texts.is_restless
 
     def over(self, lane: Lane) -> EditedLane:
-        """*lane* as the client hears it. Of an answer in two parts, both go through the same."""
-        return EditedLane(lane, (self.editor,))
+        """
+        *lane* as the client hears it. Of an answer in two parts, both go through the same.
+
+        Calls are judged behind masks and originals: by the arguments that the client gets.
+        """
+        return EditedLane(lane, tuple(editor for editor in (self._texts, self._tools) if editor is not None))
+
+    def ease(self) -> bytes:
+        """What may leave of what is held back, since nothing has come for a while."""
+        frames = self._texts.ease() if self._texts is not None else b""
+        return self._tools.feed(frames) if self._tools is not None else frames
 
     async def look_at(self, completion: Completion, size: int) -> None:
         """
@@ -79,7 +99,7 @@ class WayOut:
         """
         means = self._answering.means
         if means is None:
-            completion.pass_through(self._screen)
+            self._pass(completion, self._screen)
             return
         end_s, clock = means.monotonic_s() + DEADLINE_S, means.monotonic_s
         is_over = False
@@ -90,17 +110,23 @@ class WayOut:
 
         self._screen = screen = self._new_screen(check, whole=True)  # of another attempt there may be one already
         if size <= INLINE_BYTES:
-            completion.pass_through(screen)
+            self._pass(completion, screen)
             return
         try:
-            await asyncio.get_running_loop().run_in_executor(means.threads, completion.pass_through, screen)
+            await asyncio.get_running_loop().run_in_executor(means.threads, self._pass, completion, screen)
         finally:
             is_over = True  # a thread that nobody waits for ends at its next look
+
+    def _pass(self, completion: Completion, screen: Screen) -> None:
+        if self._looks:
+            completion.pass_through(screen)
+        if self._tools is not None:
+            self._denied = denied_call(completion.calls(), self._exchange.key.rules.tools)
 
     def failure(self) -> Failure | None:
         """Why a whole answer may not be given; None where it may."""
         if not self._screen.stopped:
-            return None
+            return self._denied
         return GUARDS_CUT if self._screen.broken else CONTENT_CUT
 
     def tell(self) -> None:
@@ -109,6 +135,9 @@ class WayOut:
         verdict = screen.verdict()
         if verdict.status != "off":
             exchange.verdicts[RESPONSE_CONTENT] = verdict
+        denied = self._denied or (self._tools.failure if self._tools is not None else None)
+        if denied is not None:
+            exchange.verdicts["policy"] = Verdict("block", place=denied.param or "")
         for guard, reason in screen.failures:
             self._answering.failed(exchange.request_id, guard, "late" if reason == AnswerLate.__name__ else reason)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from gateway.core.errors import GUARDS_CUT, Failure, UpstreamFailed
+from gateway.core.errors import GUARDS_CUT, UpstreamFailed
 from gateway.core.exchange import Answer, Exchange
 from gateway.core.ports import Sink, UpstreamAnswer
 from gateway.dialects.base import Completion, Journey
-from gateway.dialects.called import denied_call
 from gateway.dialects.pairs import read_completion
 from gateway.pipeline.body import Body
 from gateway.pipeline.draining import DrainedBody
@@ -29,7 +28,6 @@ class JsonRelay:
         self.watch = JsonWatch(services, sink, exchange.started_s)
         self._opening = Opening(exchange, self.watch)
         self._way_out = services.answering.way_out(exchange)
-        self._denied: Failure | None = None  # a call of a tool in the answer
         self._body: Body | None = None  # of the running attempt, once its head is here
 
     async def run(self) -> Answer:
@@ -74,10 +72,11 @@ class JsonRelay:
         Raises:
             GatewayError: It calls a denied tool, or guards stop it.
         """
-        exchange, way_out, denied = self._exchange, self._way_out, self._denied
-        if way_out is not None:
-            way_out.tell()
-            denied = denied or way_out.failure()
+        exchange, way_out = self._exchange, self._way_out
+        if way_out is None:
+            return
+        way_out.tell()
+        denied = way_out.failure()
         if denied is None:
             return
         exchange.failure, exchange.error_code, exchange.status = denied, denied.error.code, denied.error.status
@@ -91,9 +90,7 @@ class JsonRelay:
             body = await self._body.read()
             self._exchange.answered_s = self._services.clock.monotonic_s()
             completion = read_completion(body, journey)
-            terms = self._exchange.key.rules.tools
-            self._denied = None if terms.is_open else denied_call(completion.calls(), terms)  # by what was said
-            if self._way_out is not None and self._denied is None:
+            if self._way_out is not None:
                 await self._way_out.look_at(completion, len(body))
         except UpstreamFailed:
             self._body = None

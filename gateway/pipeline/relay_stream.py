@@ -54,7 +54,7 @@ class StreamRelay:
         self._gauge = Gauge(exchange.stop_tokens) if exchange.stop_tokens is not None else None
         self._patience_s = services.deadlines.write_stall_s
         self._way_out = services.answering.way_out(exchange)
-        ease = self._way_out.editor.ease if self._way_out is not None else None
+        ease = self._way_out.ease if self._way_out is not None else None
         self.watch = StreamWatch(services, exchange, sink, ease)
         self._opening = Opening(exchange, self.watch)
 
@@ -198,7 +198,7 @@ class StreamRelay:
             del first  # this frame lives as long as the stream
         complete, progress, read, feed = lane.complete, lane.progress, flow.answer.read, lane.feed
         sink, clock_s, gauge, way_out = self._sink, watch.now_s, self._gauge, self._way_out
-        if way_out is not None and way_out.editor.is_restless:  # since the first frame
+        if way_out is not None and way_out.is_restless:  # since the first frame
             watch.held_until(clock_s() + way_out.hold_s)
         while not lane.ended and lane.failure is None and lane.complete == complete:
             data = await read()
@@ -218,7 +218,7 @@ class StreamRelay:
                 if sink.blocked:
                     data = out = b""  # a stuck client is not to hold them too: the socket's buffer has its copy
                     await watch.drain()
-            if way_out is not None and way_out.editor.is_restless:
+            if way_out is not None and way_out.is_restless:
                 watch.held_until(now_s + way_out.hold_s)
 
     async def _finish(self, flow: _Flow) -> None:

@@ -13,9 +13,27 @@ import pytest_asyncio
 from tests.support.acts import Status
 from tests.support.client import Reply
 from tests.support.config import CANARY, Config, standard
-from tests.support.frames import chat, messages
+from tests.support.frames import blocks, chat, messages, named, parsed
 from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
-from tests.support.notation import Dialect, json_answer
+from tests.support.notation import (
+    CBD,
+    CBJ,
+    CBS,
+    CBX,
+    DONE,
+    FIN,
+    HANG,
+    MD,
+    MS,
+    MX,
+    TC,
+    Dialect,
+    R,
+    T,
+    U,
+    chunk,
+    json_answer,
+)
 from tests.support.provider import FakeProvider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("tools")]
@@ -194,3 +212,139 @@ async def test_an_answer_that_calls_what_is_denied(place: Place, way: Way, denie
     assert (row["prompt_tokens"], row["completion_tokens"], row["cost_usd"]) == (7, 5, "0.0000675")
     if way.path == CHAT:
         assert error["param"] == way.place
+
+
+# -- streams --
+
+
+def told(*calls: tuple[str, str], dialect: Dialect, text: str = "") -> list[Any]:
+    """A stream of a provider of *dialect* that says "Look", calls tools and says *text* before the last piece."""
+    out: list[Any]
+    if dialect == "anthropic":
+        out = [MS(7), CBS(0), CBD(0, "Look"), CBX(0)]
+        for at, (name, arguments) in enumerate(calls, start=1):
+            out += [CBS(at, "tool_use", name=name), *([CBJ(at, arguments[:5]), CBJ(at, arguments[5:])]), CBX(at)]
+        return [*out, MD("tool_use", 9), MX]
+    out = [R(), T("Look")]
+    for at, (name, arguments) in enumerate(calls):
+        out += [TC(at, name=name), TC(at, arguments[:5]), *([T(text)] if text else []), TC(at, arguments[5:])]
+    return [*out, FIN("tool_calls"), U(7, 9), DONE]
+
+
+def heard(reply: Reply) -> list[str]:
+    """A stream in words: texts, calls as `name(arguments)`, and how it ended."""
+    out: list[str] = []
+    for name, item in named(blocks(reply.body)):
+        if not isinstance(item, dict):
+            out.append(item)
+        elif name == "error" or "error" in item:
+            out.append(f"{item['error']['code']} {item['error']['_anoman']['failure_class']}")
+        elif name == "content_block_start" and item["content_block"]["type"] == "tool_use":
+            out.append(f"{item['content_block']['name']}(")
+        elif name == "content_block_delta":
+            out.append(item["delta"].get("text", item["delta"].get("partial_json")))
+        elif name is None:
+            delta = item["choices"][0]["delta"]
+            for call in delta.get("tool_calls") or ():
+                out.append(f"{call['function']['name']}(" if call["function"].get("name") else "")
+                out.append(call["function"].get("arguments") or "")
+            out.append(delta.get("content") or "")
+    return [word for word in out if word]
+
+
+PAID = '{"amount":7}'
+
+
+async def test_a_stream_that_calls_what_is_allowed(place: Place, way: Way) -> None:
+    """The calls reach the client, those with ruled arguments in one piece."""
+    place.provider.script(way.model, told(("pay", PAID), ("read", PAID), dialect=way.dialect))
+
+    reply = await place.post(way.path, wanted(way, stream=True))
+    row = await place.row(reply)
+
+    words = ["Look", "pay(", PAID, "read(", PAID[:5], PAID[5:]]
+    assert heard(reply) == (words if way.path == MESSAGES else [*words, "[DONE]"])
+    assert (row["outcome"], row["status"]) == ("completed", 200)
+    assert b'"policy":{"status":"pass"}' in reply.body
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("drop_all", "{}"), ("pay", '{"amount":700}'), ("pay", '{"amo')])
+async def test_a_stream_that_calls_what_is_denied(place: Place, way: Way, name: str, arguments: str) -> None:
+    """
+    What comes before it has left, then the typed frame ends the stream: nothing of the call is in it. What had come is
+    paid for, and the provider is not to blame.
+    """
+    script = told(("read", PAID), (name, arguments), ("read", PAID), dialect=way.dialect)
+    place.provider.script(way.model, script)
+
+    reply = await place.post(way.path, wanted(way, stream=True))
+    row = await place.row(reply)
+
+    words = ["Look", "read(", PAID[:5], PAID[5:], "tool_denied policy_stop"]
+    assert (reply.status, reply.ended_properly) == (200, True)
+    assert heard(reply) == (words if way.path == MESSAGES else [*words, "[DONE]"])
+    assert b"700" not in reply.body
+    assert b'"message":"The tool %b that the answer calls is not allowed: ' % name.encode() in reply.body
+    assert (row["outcome"], row["failure_class"], row["error_code"]) == ("interrupted", "policy_stop", "tool_denied")
+    assert (row["completion_tokens"] > 0, row["cost_usd"] > "0.00") == (True, True)
+    assert row["attempts"][0].endswith(":cancelled")
+    assert "policy: block" in row["guards"][0]
+
+
+async def test_the_provider_is_left_at_once(place: Place, way: Way) -> None:
+    """A denied call closes its connection: nobody has to pay for the rest."""
+    script = told(("drop_all", "{}"), dialect=way.dialect)
+    end = 3 if way.dialect == "openai" else -2
+    place.provider.script(way.model, [*script[:end], *([TC(0, "{}")] if way.dialect == "openai" else []), HANG])
+
+    reply = await place.post(way.path, wanted(way, stream=True))
+    await place.provider.all_gone()
+
+    assert "tool_denied policy_stop" in heard(reply)
+
+
+async def test_a_call_in_the_last_chunk(place: Place) -> None:
+    """Some providers say a whole call with the end of the answer, and it is judged before that is settled."""
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "drop_all", "arguments": "{}"}}
+    place.provider.script("m", [R(), T("Look"), chunk({"tool_calls": [call]}, "tool_calls"), U(7, 9), DONE])
+
+    reply = await place.post(CHAT, wanted(WAYS["chat"], stream=True))
+    row = await place.row(reply)
+
+    assert heard(reply) == ["Look", "tool_denied policy_stop", "[DONE]"]
+    assert (row["outcome"], row["completion_tokens"], row["usage_basis"]) == ("interrupted", 9, "provider_final")
+
+
+async def test_text_goes_on(place: Place) -> None:
+    """Text does not wait for a call whose arguments are not whole."""
+    place.provider.script("m", told(("pay", PAID), dialect="openai", text="meanwhile"))
+
+    reply = await place.post(CHAT, wanted(WAYS["chat"], stream=True))
+
+    assert heard(reply) == ["Look", "meanwhile", "pay(", PAID, "[DONE]"]
+
+
+async def test_a_panel_that_calls_what_is_denied(place: Place) -> None:
+    """Its frame ends that panel, and the other goes on."""
+    place.provider.script("m", told(("drop_all", "{}"), dialect="openai"))
+    place.provider.script("chat-abroad", told(("read", "{}"), dialect="anthropic"))
+    panels = [{"id": "a", "model": "m"}, {"id": "b", "model": "chat-abroad"}]
+
+    reply = await place.post(PLAYGROUND, {**chat("m", stream=True), "panels": panels})
+
+    frames = [item for item in parsed(blocks(reply.body)) if isinstance(item, dict)]
+    assert [item["error"]["code"] for item in frames if item["panel"] == "a" and "error" in item] == ["tool_denied"]
+    assert [item for item in frames if item["panel"] == "b" and "error" in item] == []
+    assert b'"read"' in reply.body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_key_without_rules(place: Place, way: Way, stream: bool) -> None:
+    """Its calls and answers are as they were."""
+    script = told(("drop_all", "{}"), dialect=way.dialect)
+    place.provider.script(way.model, script if stream else [answer(TOO_MUCH, dialect=way.dialect)])
+    payload = {**asked(way.path, "drop_all", stream=stream), "model": way.model}
+
+    reply = await place.gateway.client().request("POST", way.path, payload)
+
+    assert (reply.status, b"tool_denied" in reply.body) == (200, False)
