@@ -299,6 +299,8 @@ class Spool:
                 self._loop.call_soon_threadsafe(self._written, batches, self._writer.written, error, took_s)
             except RuntimeError:
                 return  # the loop is closed: nobody waits for anything any more
+            if not is_over and self._queue.empty():
+                self._writer.make_room()
 
     def _next(self) -> tuple[list[_Batch], bool]:
         """Everything that there is to be written, as soon as there is anything; whether that is the last."""
