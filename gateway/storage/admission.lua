@@ -2,15 +2,18 @@
 --
 -- KEYS[1] is the epoch's key and ends in "epoch"; every other name begins as it does, so that all lie in one slot.
 -- ARGV[1] names the step, ARGV[2] is the time in epoch milliseconds, "0" for the server's own (tests alone set it).
--- Numbers stay below 2^53, up to where doubles are exact. Redis writes those of commands and replies with all their
--- digits; Lua itself would use an exponent, so in names and lines they are `whole`, which takes 1.4 us each. What was
--- stored and is no such number is nobody's of ours: see `displaced`.
+-- Numbers stay below 2^53, up to where doubles are exact. Lua itself would write them with an exponent, and Redis takes
+-- almost twice as long as `whole` does for those of commands. What was stored and is no such number is nobody's of ours:
+-- see `displaced`.
+--
+-- A run of the script makes every function anew that it comes by: what lets a call in stands first and ends it, then
+-- what settles one. Of the instructions of these two that was a quarter (callgrind).
 
 local STEP, PREFIX = ARGV[1], string.sub(KEYS[1], 1, #KEYS[1] - 5)
 local MINUTE, DAY = 60000, 86400000
 local DONE = 3600000     -- as DONE_MS in policy/admission.py
-local KEPT = 2 * DAY     -- an account that nobody draws on is loaded again after that; holds do not live so long
-                         -- nor does anybody wait longer for the word that a guess is in place of
+local KEPT = '172800000' -- two days: an account that nobody draws on is loaded again after that; holds do not live so
+                         -- long nor does anybody wait longer for the word that a guess is in place of
 local AHEAD = 366        -- periods that the clock may have been put back by
 local EXACT = 2 ^ 53
 local SWEPT = 100        -- expired holds that one step settles
@@ -20,7 +23,7 @@ local floor, max, min = math.floor, math.max, math.min
 local call = redis.call
 
 local function whole(number)
-  return string.format('%.0f', number)
+  return string.format(number < EXACT and number > -EXACT and '%d' or '%.0f', number)  -- '%d' takes half the time
 end
 
 local clock = call('TIME')
@@ -76,6 +79,13 @@ local function flag(key, text)
   return text == '1'
 end
 
+local function ended(is_done_with, reply)
+  if is_done_with then return reply end
+  if strange then return displaced(strange) end
+  if type(reply) == 'table' then return reply end  -- of a command; a text before Redis 7.2
+  return redis.error_reply(string.find(reply, '^%u+ ') and reply or 'ERR ' .. reply)
+end
+
 -- Accounts ---------------------------------------------------------------------------------------------------------
 
 local function number_of(period)
@@ -112,10 +122,163 @@ local function tally(name, period)
 end
 
 local function write(one)
-  call('HSET', one.key, 'epoch', epoch, 'period', one.period, 'used', one.used, 'held', one.held,
+  call('HSET', one.key, 'epoch', epoch, 'period', whole(one.period), 'used', whole(one.used), 'held', whole(one.held),
     'loaded', one.loaded and '1' or '0', 'done', one.done and '1' or '0')
   call('PEXPIRE', one.key, KEPT)
 end
+
+-- Holds --------------------------------------------------------------------------------------------------------------
+-- In lines: holder, opened ("again" where it was told again), reserved, the process that admitted the request; name,
+-- period, is_money, amount of each account.
+-- By epoch: a server that took over, or came back with its data, has holds whose accounts do not count them any more.
+
+local function hold_key(request)
+  return PREFIX .. 'hold:' .. epoch .. ':' .. request
+end
+
+local function hold(request, fields, hold_ms)
+  local key = hold_key(request)
+  call('SET', key, table.concat(fields, '\n'), 'PX', KEPT)
+  call('ZADD', PREFIX .. 'open', whole(now + hold_ms), request)
+  call('PEXPIRE', PREFIX .. 'open', KEPT)
+end
+
+-- Minutes ------------------------------------------------------------------------------------------------------------
+
+local function current_rate(key, f, rpm, capacity, refill)
+  if not f[1] then return {opened = now, used = 0, credits = capacity} end
+  local opened, used, credits = number(key, f[1]), number(key, f[2]), number(key, f[3])
+  if opened > now then return {opened = now, used = used, credits = min(credits, capacity)} end
+  local idle = floor((now - opened) / MINUTE)
+  if idle == 0 then return {opened = opened, used = used, credits = min(credits, capacity)} end
+  local earned = min(max(0, rpm - used), refill) + (idle - 1) * min(rpm, refill)
+  return {opened = now, used = 0, credits = min(capacity, credits + earned)}
+end
+
+local function current_tokens(key, f)
+  local opened = f[4] and number(key, f[4])
+  if not opened or now >= opened + MINUTE then return {opened = now, used = 0} end
+  return {opened = min(opened, now), used = number(key, f[5])}
+end
+
+local function minute_of(holder)
+  local key = PREFIX .. 'minute:' .. holder
+  return key, call('HMGET', key, 'opened', 'used', 'credits', 'tokens_opened', 'tokens')
+end
+
+-- Admission ----------------------------------------------------------------------------------------------------------
+
+local function admit()
+  local lease_ms, hold_ms, rejoin_ms = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+  local request, holder = ARGV[6], ARGV[7]
+  local rpm, capacity, refill = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+  local tpm, tokens_asked, inflight = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+  local need = {['1'] = tonumber(ARGV[14]), ['0'] = tonumber(ARGV[16])}
+  local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
+  local looks = STEP == 'look'
+  if #ARGV > 18 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
+    return {'wait', now, epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0}
+  end
+
+  local rate, tokens, running, key, f = nil, nil, 0, nil, nil
+  if rpm >= 0 or tpm >= 0 then key, f = minute_of(holder) end
+  if rpm >= 0 then rate = current_rate(key, f, rpm, capacity, refill) end
+  if tpm >= 0 then tokens = current_tokens(key, f) end
+  local places = PREFIX .. 'running:' .. holder
+  if inflight >= 0 then
+    call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
+    running = call('ZCARD', places)
+  end
+  local accounts = {}
+  for at = 19, #ARGV, 5 do
+    local one = tally(ARGV[at], ARGV[at + 1])
+    one.name, one.money, one.limit, one.hard = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4] == '1'
+    accounts[#accounts + 1] = one
+  end
+
+  local function reply(step, retry_ms, money, weighted)
+    local out = {
+      step, now, epoch, rate and rate.used or 0, rate and rate.credits or 0, rate and rate.opened or 0,
+      tokens and tokens.used or 0, running, retry_ms or 0, money or 0, weighted or 0,
+    }
+    for _, one in ipairs(accounts) do
+      out[#out + 1] = one.used
+      out[#out + 1] = one.held
+      out[#out + 1] = one.loaded and 1 or 0
+      out[#out + 1] = one.period
+    end
+    if tokens then out[#out + 1] = tokens.opened end
+    return out
+  end
+
+  if looks then
+    for _, one in ipairs(accounts) do
+      if not one.loaded then return reply('load') end
+    end
+    return reply('admitted')
+  end
+  if rate and not (rate.used < rpm or (rate.credits > 0 and rate.used < 2 * rpm)) then
+    return reply('rpm', rate.opened + MINUTE - now)
+  end
+  local reserved = 0
+  if tokens then
+    reserved = min(tokens_asked, tpm)
+    if tokens.used + reserved > tpm then return reply('tpm', tokens.opened + MINUTE - now) end
+  end
+  if inflight >= 0 and running >= inflight then return reply('inflight') end
+  local granted = {['1'] = need['1'], ['0'] = need['0']}
+  for _, one in ipairs(accounts) do
+    if one.loaded and one.hard and need[one.money] > 0 then
+      local left = one.limit - one.used - one.held
+      if left < need[one.money] then
+        if left < max(1, least[one.money]) then return reply('account') end
+        granted[one.money] = min(granted[one.money], left)
+      end
+    end
+  end
+  for _, one in ipairs(accounts) do
+    if not one.loaded then return reply('load') end
+  end
+
+  if rate then
+    if rate.used >= rpm then rate.credits = rate.credits - 1 end
+    rate.used = rate.used + 1
+    call('HSET', key, 'opened', whole(rate.opened), 'used', whole(rate.used), 'credits', whole(rate.credits))
+  end
+  if tokens then
+    tokens.used = tokens.used + reserved
+    call('HSET', key, 'tokens_opened', whole(tokens.opened), 'tokens', whole(tokens.used))
+  end
+  if rate or tokens then
+    local kept = MINUTE
+    local missing = rate and capacity - rate.credits or 0
+    if missing > 0 then kept = kept + MINUTE * math.ceil(missing / max(1, min(rpm, refill))) end
+    call('PEXPIRE', key, whole(kept))
+  end
+  if inflight >= 0 then
+    call('ZADD', places, whole(now + lease_ms), request)
+    call('PEXPIRE', places, ARGV[3])
+    running = running + 1
+  end
+  if #accounts > 0 or reserved > 0 then
+    local fields = {holder, tokens and whole(tokens.opened) or '0', whole(reserved), ARGV[18]}
+    for _, one in ipairs(accounts) do
+      local amount = one.hard and granted[one.money] or 0
+      one.held = one.held + amount
+      write(one)
+      fields[#fields + 1] = one.name
+      fields[#fields + 1] = whole(one.period)
+      fields[#fields + 1] = one.money
+      fields[#fields + 1] = whole(amount)
+    end
+    hold(request, fields, hold_ms)
+  end
+  return reply('admitted', 0, granted['1'], granted['0'])
+end
+
+if STEP == 'admit' or STEP == 'look' then return ended(pcall(admit)) end
+
+-- What ends ----------------------------------------------------------------------------------------------------------
 
 -- Ids by epoch and period, so that what is lost or over needs no cleaning up.
 local function beside(one, what)
@@ -157,22 +320,6 @@ local function book(one, request, amount)
     one.used = one.used + amount
   end
   return true
-end
-
--- Holds --------------------------------------------------------------------------------------------------------------
--- In lines: holder, opened ("again" where it was told again), reserved, the process that admitted the request; name,
--- period, is_money, amount of each account.
--- By epoch: a server that took over, or came back with its data, has holds whose accounts do not count them any more.
-
-local function hold_key(request)
-  return PREFIX .. 'hold:' .. epoch .. ':' .. request
-end
-
-local function hold(request, fields, hold_ms)
-  local key = hold_key(request)
-  call('SET', key, table.concat(fields, '\n'), 'PX', KEPT)
-  call('ZADD', PREFIX .. 'open', now + hold_ms, request)
-  call('PEXPIRE', PREFIX .. 'open', KEPT)
 end
 
 local function lines_of(text)
@@ -244,7 +391,7 @@ end
 -- *lines*: name, period, is_money, amount of each account.
 local function keep_guess(request, lines)
   if #lines > 0 then
-    call('SET', guess_key(request), whole(now + KEPT) .. '\n' .. table.concat(lines, '\n'), 'PX', KEPT)
+    call('SET', guess_key(request), whole(now + 2 * DAY) .. '\n' .. table.concat(lines, '\n'), 'PX', KEPT)
   end
 end
 
@@ -282,139 +429,6 @@ local function close_hold(request, fields, spent, guess)
   return booked
 end
 
--- Minutes ------------------------------------------------------------------------------------------------------------
-
-local function current_rate(key, f, rpm, capacity, refill)
-  if not f[1] then return {opened = now, used = 0, credits = capacity} end
-  local opened, used, credits = number(key, f[1]), number(key, f[2]), number(key, f[3])
-  if opened > now then return {opened = now, used = used, credits = min(credits, capacity)} end
-  local idle = floor((now - opened) / MINUTE)
-  if idle == 0 then return {opened = opened, used = used, credits = min(credits, capacity)} end
-  local earned = min(max(0, rpm - used), refill) + (idle - 1) * min(rpm, refill)
-  return {opened = now, used = 0, credits = min(capacity, credits + earned)}
-end
-
-local function current_tokens(key, f)
-  local opened = f[4] and number(key, f[4])
-  if not opened or now >= opened + MINUTE then return {opened = now, used = 0} end
-  return {opened = min(opened, now), used = number(key, f[5])}
-end
-
-local function minute_of(holder)
-  local key = PREFIX .. 'minute:' .. holder
-  return key, call('HMGET', key, 'opened', 'used', 'credits', 'tokens_opened', 'tokens')
-end
-
--- Admission ----------------------------------------------------------------------------------------------------------
-
-local function admit()
-  local lease_ms, hold_ms, rejoin_ms = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-  local request, holder = ARGV[6], ARGV[7]
-  local rpm, capacity, refill = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-  local tpm, tokens_asked, inflight = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
-  local need = {['1'] = tonumber(ARGV[14]), ['0'] = tonumber(ARGV[16])}
-  local least = {['1'] = tonumber(ARGV[15]), ['0'] = tonumber(ARGV[17])}
-  local looks = STEP == 'look'
-  if #ARGV > 18 and born <= now and now < born + rejoin_ms then  -- born later: the clock was put back
-    return {'wait', now, epoch, 0, 0, 0, 0, 0, born + rejoin_ms - now, 0, 0}
-  end
-
-  local rate, tokens, running, key, f = nil, nil, 0, nil, nil
-  if rpm >= 0 or tpm >= 0 then key, f = minute_of(holder) end
-  if rpm >= 0 then rate = current_rate(key, f, rpm, capacity, refill) end
-  if tpm >= 0 then tokens = current_tokens(key, f) end
-  local places = PREFIX .. 'running:' .. holder
-  if inflight >= 0 then
-    call('ZREMRANGEBYSCORE', places, '-inf', now)
-    running = call('ZCARD', places)
-  end
-  local accounts = {}
-  for at = 19, #ARGV, 5 do
-    local one = tally(ARGV[at], ARGV[at + 1])
-    one.name, one.money, one.limit, one.hard = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4] == '1'
-    accounts[#accounts + 1] = one
-  end
-
-  local function reply(step, retry_ms, money, weighted)
-    local out = {
-      step, now, epoch, rate and rate.used or 0, rate and rate.credits or 0, rate and rate.opened or 0,
-      tokens and tokens.used or 0, running, retry_ms or 0, money or 0, weighted or 0,
-    }
-    for _, one in ipairs(accounts) do
-      out[#out + 1] = one.used
-      out[#out + 1] = one.held
-      out[#out + 1] = one.loaded and 1 or 0
-      out[#out + 1] = one.period
-    end
-    if tokens then out[#out + 1] = tokens.opened end
-    return out
-  end
-
-  if looks then
-    for _, one in ipairs(accounts) do
-      if not one.loaded then return reply('load') end
-    end
-    return reply('admitted')
-  end
-  if rate and not (rate.used < rpm or (rate.credits > 0 and rate.used < 2 * rpm)) then
-    return reply('rpm', rate.opened + MINUTE - now)
-  end
-  local reserved = 0
-  if tokens then
-    reserved = min(tokens_asked, tpm)
-    if tokens.used + reserved > tpm then return reply('tpm', tokens.opened + MINUTE - now) end
-  end
-  if inflight >= 0 and running >= inflight then return reply('inflight') end
-  local granted = {['1'] = need['1'], ['0'] = need['0']}
-  for _, one in ipairs(accounts) do
-    if one.loaded and one.hard and need[one.money] > 0 then
-      local left = one.limit - one.used - one.held
-      if left < need[one.money] then
-        if left < max(1, least[one.money]) then return reply('account') end
-        granted[one.money] = min(granted[one.money], left)
-      end
-    end
-  end
-  for _, one in ipairs(accounts) do
-    if not one.loaded then return reply('load') end
-  end
-
-  if rate then
-    if rate.used >= rpm then rate.credits = rate.credits - 1 end
-    rate.used = rate.used + 1
-    call('HSET', key, 'opened', rate.opened, 'used', rate.used, 'credits', rate.credits)
-  end
-  if tokens then
-    tokens.used = tokens.used + reserved
-    call('HSET', key, 'tokens_opened', tokens.opened, 'tokens', tokens.used)
-  end
-  if rate or tokens then
-    local kept = MINUTE
-    local missing = rate and capacity - rate.credits or 0
-    if missing > 0 then kept = kept + MINUTE * math.ceil(missing / max(1, min(rpm, refill))) end
-    call('PEXPIRE', key, kept)
-  end
-  if inflight >= 0 then
-    call('ZADD', places, now + lease_ms, request)
-    call('PEXPIRE', places, lease_ms)
-    running = running + 1
-  end
-  if #accounts > 0 or reserved > 0 then
-    local fields = {holder, tokens and whole(tokens.opened) or '0', whole(reserved), ARGV[18]}
-    for _, one in ipairs(accounts) do
-      local amount = one.hard and granted[one.money] or 0
-      one.held = one.held + amount
-      write(one)
-      fields[#fields + 1] = one.name
-      fields[#fields + 1] = whole(one.period)
-      fields[#fields + 1] = one.money
-      fields[#fields + 1] = whole(amount)
-    end
-    hold(request, fields, hold_ms)
-  end
-  return reply('admitted', 0, granted['1'], granted['0'])
-end
-
 -- ARGV: request, holder or "", tokens, nano-USD, weighted tokens, epoch of admission; name, period, its number and
 -- is_money of each account. Without holder and accounts it is the word of another process.
 local function settle()
@@ -430,7 +444,7 @@ local function settle()
       local key = PREFIX .. 'minute:' .. fields[1]
       local f = call('HMGET', key, 'tokens_opened', 'tokens')
       if f[1] == fields[2] then
-        call('HSET', key, 'tokens', max(0, number(key, f[2]) - reserved + tonumber(ARGV[5])))
+        call('HSET', key, 'tokens', whole(max(0, number(key, f[2]) - reserved + tonumber(ARGV[5]))))
       end
     end
     close_hold(request, fields, spent, guess)
@@ -457,6 +471,8 @@ local function settle()
   end
   return epoch
 end
+
+if STEP == 'settle' then return ended(pcall(settle)) end
 
 -- ARGV: lease, hold; request and holder ("" where it has no place) of each. Returns those that have no hold.
 local function renew()
@@ -579,11 +595,6 @@ local function tick()
 end
 
 local steps = {
-  admit = admit, look = admit, settle = settle, renew = renew, register = register, note = note, load = load,
-  pending = pending, tick = tick, held = held,
+  renew = renew, register = register, note = note, load = load, pending = pending, tick = tick, held = held,
 }
-local is_done_with, reply = pcall(steps[STEP])
-if is_done_with then return reply end
-if strange then return displaced(strange) end
-if type(reply) == 'table' then return reply end  -- of a command; a text before Redis 7.2
-return redis.error_reply(string.find(reply, '^%u+ ') and reply or 'ERR ' .. reply)
+return ended(pcall(steps[STEP]))
