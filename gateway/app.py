@@ -25,7 +25,7 @@ from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
 from gateway.dialects.scrub import redact
 from gateway.dialects.tokens import warm_up
-from gateway.guardroom import open_guards
+from gateway.guardroom import moderation_of, open_guards
 from gateway.http.answer_headers import constant_headers, success_headers
 from gateway.http.door import Door
 from gateway.http.handler import GatewayHandler, Hooks, Site
@@ -372,7 +372,8 @@ class App:
         record, rules = Record(self._journal, services.tariff, _CLOCK), admission_rules(settings, catalog)
         admit = Admit(self._stores.counters, _CLOCK, rules, self._metrics.decided, record.begin)
         # Guards stand behind limits, which bound their work too, and in front of those who copy what they change.
-        stages = (Choose(catalog), Measure(), admit, Refuse(), Abide(), self._guard, CheckPictures(works), record)
+        guard = self._guard.advised(moderation_of(settings, self._upstream))
+        stages = (Choose(catalog), Measure(), admit, Refuse(), Abide(), guard, CheckPictures(works), record)
         return Site(
             catalog=catalog,
             pipeline=Pipeline(stages, services, self._running),

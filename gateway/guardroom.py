@@ -8,11 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gateway import telemetry as events
 from gateway.core.guarding import GuardName
+from gateway.core.ports import Upstream
 from gateway.guards.table import make_engines
 from gateway.metrics import MetricsRecorder
 from gateway.pipeline.answering import Answering
+from gateway.pipeline.moderating import Moderation
 from gateway.pipeline.scanning import Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
+from gateway.providers.presets import PRESETS
+from gateway.settings import Settings, moderation_provider
 from gateway.telemetry import Telemetry
 
 THREADS = 2  # for long texts: one that is read to its end must not keep all others waiting
@@ -29,3 +33,9 @@ def open_guards(telemetry: Telemetry, metrics: MetricsRecorder) -> tuple[Guard, 
 
     guard = Guard(scanner, GuardWatch(metrics.observe_guard, failed), time.monotonic)
     return guard, Answering(engines, means, failed)
+
+
+def moderation_of(settings: Settings, upstream: Upstream) -> Moderation | None:
+    """Who is asked for `moderation`; None where *settings* name nobody."""
+    provider = moderation_provider(settings, PRESETS)
+    return Moderation(provider, settings.moderation.model, upstream) if provider is not None else None

@@ -10,6 +10,8 @@ from msgspec import Struct
 GuardName = Literal["injection", "pii", "content", "credentials", "moderation"]
 GUARDS: tuple[GuardName, ...] = get_args(GuardName)
 """In the order in which they look and are told of."""
+MODERATION: GuardName = "moderation"
+"""The one whose eyes are elsewhere: a provider is asked, about what would leave, when all others have looked."""
 RESPONSE_CONTENT = "response_content"
 """What guards say of answers goes by this name."""
 GuardMode = Literal["off", "monitor", "redact", "block"]

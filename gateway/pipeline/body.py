@@ -12,8 +12,9 @@ MAX_BODY_BYTES = 64 * 1024 * 1024  # images in an answer are tens of megabytes a
 class Body:
     """Keeps what has come, so that a reading that was cut short may be taken up again."""
 
-    def __init__(self, answer: UpstreamAnswer) -> None:
+    def __init__(self, answer: UpstreamAnswer, max_bytes: int = MAX_BODY_BYTES) -> None:
         self.answer = answer
+        self._max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -22,13 +23,13 @@ class Body:
         All of it.
 
         Raises:
-            UpstreamFailed: It broke off, or is longer than `MAX_BODY_BYTES`.
+            UpstreamFailed: It broke off, or is longer than it may be.
         """
         answer = self.answer
         while data := await answer.read():
             self._parts.append(data)
             self._size += len(data)
-            if self._size > MAX_BODY_BYTES:
+            if self._size > self._max_bytes:
                 raise UpstreamFailed(malformed("body longer than the limit"))
             if answer.ended:
                 break

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.core.call import Call
+from gateway.core.exchange import Exchange
 from gateway.core.guarding import Engine, Finding, GuardName, GuardTerms
 from gateway.dialects.hearing import Heard
 from gateway.dialects.spoken import Piece, pieces_of, texts_of
@@ -36,6 +37,28 @@ class ScanFailed(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Adviser(Protocol):
+    """
+    A guard's eyes that are elsewhere.
+
+    Attributes:
+        known_as: Part of the key by which findings are remembered.
+        threshold: As of an engine.
+    """
+
+    @property
+    def known_as(self) -> str: ...
+
+    @property
+    def threshold(self) -> float: ...
+
+    def may_read(self, exchange: Exchange) -> bool:
+        """Whether what *exchange* says may go where it is."""
+
+    async def find(self, texts: Sequence[str]) -> list[tuple[Finding, ...]]:
+        """What is in each of *texts*. Raises ScanFailed: it cannot be told."""
 
 
 class _Late(Exception):
@@ -144,9 +167,23 @@ class Scanner:
         Raises:
             ScanFailed: There is none, it raised, or it was not done by the deadline.
         """
-        known_as = self._known_as.get(name)
-        if known_as is None:
+        engine = self._engines.get(name)
+        if engine is None:
             raise ScanFailed("absent")
+        known, unknown = self._remembered(self._known_as[name], reading)
+        fresh, judged = await self._look(engine, reading, (known, unknown), terms)
+        self._keep(self._known_as[name], reading, fresh)
+        return judged
+
+    async def ask(self, name: GuardName, adviser: Adviser, reading: Reading, terms: GuardTerms) -> Judged:
+        """As `look`, of somebody elsewhere."""
+        known, unknown = self._remembered(adviser.known_as, reading)
+        fresh = await _ask(adviser, reading, unknown, terms.deadline_s) if unknown else {}
+        self._keep(adviser.known_as, reading, fresh)
+        return judge(name, _spread(known | fresh, reading), terms, adviser.threshold)
+
+    def _remembered(self, known_as: str, reading: Reading) -> tuple[dict[int, Findings], list[int]]:
+        """What is known to be in pieces, by their numbers, and those of pieces of which nothing is known."""
         found: dict[int, Findings] = {}
         unknown: list[int] = []
         for number, digest in enumerate(reading.digests):
@@ -155,17 +192,18 @@ class Scanner:
                 unknown.append(number)
             elif known:
                 found[number] = known
-        fresh, judged = await self._look(name, reading, (found, unknown), terms)
+        return found, unknown
+
+    def _keep(self, known_as: str, reading: Reading, fresh: Mapping[int, Findings]) -> None:
         for number, findings in fresh.items():
             digest = reading.digests[number]
             if digest is not None:
                 self._memory.keep(known_as, digest, findings)
-        return judged
 
     async def _look(
-        self, name: GuardName, reading: Reading, before: tuple[dict[int, Findings], list[int]], terms: GuardTerms
+        self, engine: Engine, reading: Reading, before: tuple[dict[int, Findings], list[int]], terms: GuardTerms
     ) -> tuple[dict[int, Findings], Judged]:
-        (known, unknown), engine, clock = before, self._engines[name], self._means.monotonic_s
+        (known, unknown), clock = before, self._means.monotonic_s
         end_s, is_over = clock() + terms.deadline_s, False
 
         def check() -> None:
@@ -174,7 +212,7 @@ class Scanner:
 
         def run() -> tuple[dict[int, Findings], Judged]:
             fresh = {number: _scan(engine, reading.heard(number), check) for number in unknown}
-            return fresh, judge(name, _spread(known | fresh, reading), terms, engine.threshold)
+            return fresh, judge(engine.name, _spread(known | fresh, reading), terms, engine.threshold)
 
         size = sum([len(reading.pieces[number].raw) for number in unknown])
         size += FINDING_BYTES * sum(map(_weight, known.values()))
@@ -203,6 +241,19 @@ def _scan(engine: Engine, texts: Sequence[Heard], check: Callable[[], None]) -> 
         if findings:
             found.append((number, tuple(findings)))
     return tuple(found)
+
+
+async def _ask(
+    adviser: Adviser, reading: Reading, numbers: Sequence[int], deadline_s: float
+) -> dict[int, Findings]:
+    heard = {number: reading.heard(number) for number in numbers}
+    try:
+        async with asyncio.timeout(deadline_s):
+            told = iter(await adviser.find([one.text.text for texts in heard.values() for one in texts]))
+    except TimeoutError as exc:
+        raise ScanFailed("late") from exc
+    found = {number: [(place, next(told)) for place in range(len(texts))] for number, texts in heard.items()}
+    return {number: tuple([one for one in texts if one[1]]) for number, texts in found.items()}
 
 
 def _spread(found: Mapping[int, Findings], reading: Reading) -> list[Found]:

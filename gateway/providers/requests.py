@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.core.call import Call, UpstreamRequest, readable, suited
-from gateway.core.catalog import Model, Route
+from gateway.core.catalog import Model, Provider, Route
 from gateway.dialects.neutral import Target
 from gateway.dialects.pairs import is_native, native_body, translated_body
 from gateway.dialects.registry import CLIENT_DIALECTS, DIALECTS
@@ -47,6 +47,12 @@ def build_request(call: Call, route: Route, model: Model, *, fresh: bool = False
         params=params,
         signer=provider.signer,
     )
+
+
+def moderation_request(provider: Provider, body: bytes, *, fresh: bool = False) -> UpstreamRequest:
+    """The request that has *provider*, which speaks OpenAI's dialect by its own paths, moderate what *body* holds."""
+    secret = (provider.secret,) if provider.secret is not None else ()
+    return UpstreamRequest(f"{provider.base_url}/moderations", (_JSON, _ACCEPT_JSON, *secret), body, fresh=fresh)
 
 
 def _names(call: Call, route: Route) -> tuple[str, ...]:

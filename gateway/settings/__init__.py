@@ -1,7 +1,7 @@
 """Settings: a TOML file, the environment and the command line become frozen facts, or a list of all that is wrong."""
 
 from gateway.settings.aws import account_at_hand
-from gateway.settings.catalog import build_catalog, build_keys, key_id
+from gateway.settings.catalog import build_catalog, build_keys, key_id, moderation_provider
 from gateway.settings.description import Row, describe, problems_text, settings_text, summary_text, warnings_text
 from gateway.settings.entries import KeyEntry, MeteringSettings, ModelEntry, ProviderEntry, TierEntry
 from gateway.settings.fields import Secret
@@ -21,6 +21,7 @@ from gateway.settings.sections import (
     LedgerSettings,
     LimitsSettings,
     LoggingSettings,
+    ModerationSettings,
     ServerSettings,
     StorageSettings,
     StreamSettings,
@@ -39,6 +40,7 @@ __all__ = [
     "LoggingSettings",
     "MeteringSettings",
     "ModelEntry",
+    "ModerationSettings",
     "ProviderEntry",
     "Row",
     "Secret",
@@ -62,6 +64,7 @@ __all__ = [
     "load",
     "load_stored",
     "models_text",
+    "moderation_provider",
     "problems_text",
     "settings_text",
     "shipped_presets",

@@ -59,6 +59,15 @@ def build_catalog(settings: Settings, presets: Mapping[str, Preset]) -> Catalog:
     )
 
 
+def moderation_provider(settings: Settings, presets: Mapping[str, Preset]) -> Provider | None:
+    """Who is asked for `moderation`; None where nobody is."""
+    name = settings.moderation.provider
+    if not name:
+        return None
+    entry = settings.providers[name]
+    return _provider(name, entry, presets[entry.preset], settings)
+
+
 def build_keys(settings: Settings) -> dict[str, Key]:
     """Every static key by its secret."""
     keys = {}

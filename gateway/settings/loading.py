@@ -25,6 +25,7 @@ from gateway.settings.sections import (
     LedgerSettings,
     LimitsSettings,
     LoggingSettings,
+    ModerationSettings,
     ServerSettings,
     StorageSettings,
     StreamSettings,
@@ -69,6 +70,7 @@ class Settings:
     upstream: UpstreamSettings
     catalogue: CatalogueSettings
     vision: VisionSettings
+    moderation: ModerationSettings
     limits: LimitsSettings
     logging: LoggingSettings
     metering: MeteringSettings
@@ -80,6 +82,11 @@ class Settings:
     written: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def moderates(self) -> bool:
+        """Whether a provider's moderation is configured."""
+        return bool(self.moderation.provider)
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -89,6 +96,7 @@ class Stored:
         tiers: Those without a problem; so with policies.
         models: The slugs of all models.
         problems: What is wrong with all the rest, which is passed over.
+        moderates: Whether a provider's moderation is configured.
     """
 
     storage: StorageSettings
@@ -96,6 +104,7 @@ class Stored:
     policies: Mapping[str, PolicyEntry]
     models: frozenset[str]
     problems: tuple[str, ...]
+    moderates: bool
 
 
 def environment() -> Mapping[str, str]:
@@ -141,7 +150,8 @@ def load_stored(path: str | None, environ: Mapping[str, str], *, presets: Mappin
         {name: entry for name, entry in tables[section].items() if not isinstance(entry, Broken)}
         for section in ("tiers", "policies")
     )
-    return Stored(storage, tiers, policies, frozenset(tables["models"]), tuple(reader.problems))
+    models, moderates = frozenset(tables["models"]), bool(good(scalars["moderation"]).get("provider"))
+    return Stored(storage, tiers, policies, models, tuple(reader.problems), moderates)
 
 
 def _is_vital(problem: str) -> bool:

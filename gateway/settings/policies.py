@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from gateway.core.guarding import (
     DEADLINE_S,
     GUARDS,
     HOLD_CHARS,
     HOLD_S,
+    MODERATION,
     RESPONSE_CONTENT,
     AnswerTerms,
     GuardMode,
@@ -98,8 +99,6 @@ class AnswerGuardEntry:
 class GuardrailsEntry:
     """The guards that calls have to pass; one that is left out does not look."""
 
-    LATER: ClassVar = {"moderation": None}
-
     injection: WholeGuardEntry | None = setting("Instructions that try to take the model over.", None)
     pii: PieceGuardEntry | None = setting("Personal data: numbers of persons, phones, cards, addresses.", None)
     content: WholeGuardEntry | None = setting("Violence, self-harm, hate and the like.", None)
@@ -107,6 +106,7 @@ class GuardrailsEntry:
     response_content: AnswerGuardEntry | None = setting(
         "What answers say ([guardrails-answers.md](guardrails-answers.md)).", None
     )
+    moderation: WholeGuardEntry | None = setting("What the provider of `[moderation]` finds in what would leave.", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,19 @@ def _answers(entry: AnswerGuardEntry | None) -> AnswerTerms:
     return AnswerTerms(entry.mode, frozenset(entry.guards), entry.hold_chars, entry.hold_ms / 1000)
 
 
-def check_policy(reader: Reader, place: str, policy: object) -> None:
-    """Note what *policy*, which may be `Broken`, asks of guards that there are none of, or that do not do it."""
+def check_policy(reader: Reader, place: str, policy: object, *, moderates: bool) -> None:
+    """
+    Note what *policy*, which may be `Broken`, asks of guards that there are none of, or that do not do it.
+
+    Args:
+        moderates: Whether there is a provider to be asked.
+    """
     for name, entry in _guards(good(policy)):
-        here = beneath(beneath(place, "guardrails"), name)
+        here, is_on = beneath(beneath(place, "guardrails"), name), entry.get("mode", "off") != "off"
         wanted = entry.get("guards", AnswerTerms().guards) if name == RESPONSE_CONTENT else (name,)
-        if entry.get("mode", "off") != "off" and any(guard not in ENGINES for guard in wanted):
+        if is_on and name == MODERATION and not moderates:
+            reader.problem(here, "needs a provider to ask; moderation.provider is not set")
+        elif is_on and name != MODERATION and any(guard not in ENGINES for guard in wanted):
             reader.problem(here, LATER)
         if name in KINDS and (unknown := [kind for kind in entry.get("kinds") or () if kind not in KINDS[name]]):
             known = ", ".join(KINDS[name])

@@ -50,8 +50,10 @@ def check_relations(
         _tier(reader, beneath("tiers", name), good(tier))
     for number, key in enumerate(tables["keys"].values(), start=1):
         _key(reader, key_place(number), good(key), tables)
+    moderation = good(scalars["moderation"])
+    _moderation(reader, moderation, tables["providers"], presets)
     for name, policy in tables["policies"].items():
-        check_policy(reader, beneath("policies", name), policy)
+        check_policy(reader, beneath("policies", name), policy, moderates=bool(moderation.get("provider", "broken")))
 
 
 def _exit(reader: Reader, server: Mapping[str, Any]) -> None:
@@ -63,6 +65,21 @@ def _exit(reader: Reader, server: Mapping[str, Any]) -> None:
 def _durability(reader: Reader, ledger: Mapping[str, Any], storage: Mapping[str, Any]) -> None:
     if ledger.get("durability") == "redis-stream" and not storage.get("redis_url", "broken"):
         reader.problem("ledger.durability", '"redis-stream" needs a Redis; storage.redis_url is not set')
+
+
+def _moderation(
+    reader: Reader, moderation: Mapping[str, Any], providers: Mapping[str, Any], presets: Mapping[str, Preset]
+) -> None:
+    name = moderation.get("provider")
+    if not name:
+        return
+    if name not in providers:
+        there = ", ".join(sorted(providers)) or "none"
+        reader.problem("moderation.provider", f"there is no provider {shown(name)}; there are: {there}")
+        return
+    preset = presets.get(good(providers[name]).get("preset", ""))
+    if preset is not None and (preset.dialect != "openai_chat" or preset.path is not None):
+        reader.problem("moderation.provider", f"the preset {preset.name} has no POST /moderations of OpenAI's form")
 
 
 def _provider(reader: Reader, place: str, provider: Mapping[str, Any], presets: Mapping[str, Preset]) -> None:

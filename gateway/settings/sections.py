@@ -250,6 +250,18 @@ class VisionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ModerationSettings:
+    """A provider's moderation, for policies with the guard `moderation`; see [guardrails.md](guardrails.md)."""
+
+    provider: str = setting(
+        "The provider, by its name in `[providers]`, that judges texts; it has to have OpenAI's `POST /moderations`. "
+        "Empty: none does.",
+        "",
+    )
+    model: str = setting("Its own name for the model that does.", "omni-moderation-latest", check=checks.slug)
+
+
+@dataclass(frozen=True, slots=True)
 class LimitsSettings:
     """How limits are kept; see [limits.md](limits.md)."""
 
@@ -321,6 +333,7 @@ SCALAR_SECTIONS = {
     "stream": StreamSettings,
     "upstream": UpstreamSettings,
     "vision": VisionSettings,
+    "moderation": ModerationSettings,
     "limits": LimitsSettings,
     "catalogue": CatalogueSettings,
     "logging": LoggingSettings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,14 +27,17 @@ OWN_LIMITS = frozenset(rules_of(TierEntry)) & frozenset(rules_of(KeyEntry))
 class FileTerms:
     """The port `Terms` over the tiers and policies of the file, each by name."""
 
-    def __init__(self, tiers: Mapping[str, TierEntry], policies: Mapping[str, PolicyEntry] = NONE) -> None:
+    def __init__(
+        self, tiers: Mapping[str, TierEntry], policies: Mapping[str, PolicyEntry] = NONE, *, moderates: bool = False
+    ) -> None:
         self._tiers = {**SHIPPED_TIERS, **tiers}
+        self._check_policy = partial(check_policy, moderates=moderates)
         self._policies = {name: rules_of_policy(entry) for name, entry in policies.items()}
 
     @classmethod
     def of(cls, settings: Settings | Stored) -> FileTerms:
         """Those of *settings*."""
-        return cls(settings.tiers, settings.policies)
+        return cls(settings.tiers, settings.policies, moderates=settings.moderates)
 
     @property
     def names(self) -> frozenset[str]:
@@ -64,7 +68,7 @@ class FileTerms:
 
     def policy(self, rules: Mapping[str, object]) -> Rules:
         """See `core.ports.Terms`."""
-        return rules_of_policy(_read(PolicyEntry, rules, check_policy))
+        return rules_of_policy(_read(PolicyEntry, rules, self._check_policy))
 
 
 def _as_written(entry: Any) -> dict[str, object]:

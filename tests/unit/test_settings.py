@@ -19,6 +19,8 @@ SCALARS = [(section, name) for section, cls in SCALAR_SECTIONS.items() for name 
 OTHERS = {
     "host": "0.0.0.0",
     "region": "sg",
+    "provider": "judge",
+    "model": "omni-moderation-2024-09-26",
     "database_url": "postgres://db/gateway",
     "redis_url": "redis://cache:6379/0",
     "max_image_body_bytes": "33554432",
@@ -78,7 +80,8 @@ def test_every_scalar_from_the_environment(section: str, name: str) -> None:
     text = OTHERS.get(name) or str(before + 1).removesuffix(".0")
 
     needs = {"GATEWAY_STORAGE_REDIS_URL": "redis://cache"} if name == "durability" else {}
-    after = getattr(getattr(settings(environ={**needs, variable_of(section, name): text}), section), name)
+    document = {"providers": {"judge": {"preset": "ollama"}}} if name == "provider" else {}
+    after = getattr(getattr(settings(document, {**needs, variable_of(section, name): text}), section), name)
 
     assert type(before) is type(after)
     assert before != after

@@ -272,7 +272,6 @@ def test_limits_that_make_no_sense_are_refused(path: tuple[str, ...], value: obj
 @pytest.mark.parametrize(
     ("path", "value", "place"),
     [
-        (("policies",), {"default": {"guardrails": {"moderation": {}}}}, "policies.default.guardrails.moderation"),
         (("models", "gpt-4o", "price", "batch_factor"), "0.5", 'models."gpt-4o".price.batch_factor'),
     ],
 )

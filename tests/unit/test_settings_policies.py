@@ -11,7 +11,7 @@ from gateway.core.accounts import BadTerms
 from gateway.core.guarding import NO_RULES, AnswerTerms, Check, Finding, GuardName, GuardTerms, Rules, Text
 from gateway.guards import table
 from gateway.providers.presets import PRESETS
-from gateway.settings import FileTerms, SettingsError, build_keys, from_document
+from gateway.settings import FileTerms, SettingsError, build_keys, from_document, moderation_provider
 from gateway.settings.reader import LATER
 
 BLOCK = {"mode": "block"}
@@ -102,7 +102,8 @@ def test_both_kinds_of_policies_are_the_same() -> None:
         ({"pii": {**BLOCK, "kinds": ["E mail"]}}, "pii.kinds", "is not a list of kinds"),
         ({"pii": {**BLOCK, "reversible": True}}, "pii.reversible", 'is for the mode "redact" alone'),
         ({"credentials": BLOCK}, "credentials", "belongs to a later version"),
-        ({"moderation": BLOCK}, "moderation", "belongs to a later version"),
+        ({"moderation": BLOCK}, "moderation", "needs a provider to ask; moderation.provider is not set"),
+        ({"moderation": {"mode": "redact"}}, "moderation.mode", '"redact" is not one of "off", "monitor", "block"'),
         ({"pii": True}, "pii", "true is not a table"),
     ],
 )
@@ -123,6 +124,46 @@ def test_what_makes_no_sense_is_refused(guardrails: Mapping[str, Any], place: st
 def test_a_guard_that_is_off_needs_no_engine() -> None:
     """It may be said that a guard does not look, whether there is one or not."""
     assert rules({"credentials": {"mode": "off"}}) == NO_RULES
+
+
+JUDGED = {"providers": {"judge": {"preset": "openai", "api_key": "sk-1"}}, "moderation": {"provider": "judge"}}
+
+
+def test_moderation_where_there_is_a_provider() -> None:
+    """Policies of the file and of the database may ask for it."""
+    guardrails = {"moderation": {**BLOCK, "deadline_ms": 2000}}
+    settings = from_document({**document(guardrails), **JUDGED}, {}, {}, presets=PRESETS)
+
+    assert build_keys(settings)["anm-sk-ruled"].rules == FileTerms.of(settings).policy({"guardrails": guardrails})
+    assert build_keys(settings)["anm-sk-ruled"].rules.guards == {"moderation": GuardTerms("block", deadline_s=2.0)}
+
+
+def test_who_moderates() -> None:
+    """The provider that is named, with its address and credential; nobody where none is."""
+    settings = from_document({**document({}), **JUDGED}, {}, {}, presets=PRESETS)
+    judge = moderation_provider(settings, PRESETS)
+
+    assert judge is not None
+    assert (judge.base_url, judge.secret) == ("https://api.openai.com/v1", ("Authorization", "Bearer sk-1"))
+    assert moderation_provider(from_document(document({}), {}, {}, presets=PRESETS), PRESETS) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "problem"),
+    [
+        ("nobody", 'there is no provider "nobody"; there are: claude, judge'),
+        ("claude", "the preset anthropic has no POST /moderations of OpenAI's form"),
+    ],
+)
+def test_who_cannot_moderate(provider: str, problem: str) -> None:
+    """One that is not there, and one that speaks otherwise, are refused before anything starts."""
+    claude = {"claude": {"preset": "anthropic", "api_key": "sk-2"}}
+    judged = {"providers": {**JUDGED["providers"], **claude}, "moderation": {"provider": provider}}
+
+    with pytest.raises(SettingsError) as caught:
+        from_document({**document({}), **judged}, {}, {}, presets=PRESETS)
+
+    assert caught.value.problems == [f"moderation.provider: {problem}"]
 
 
 def test_a_policy_that_is_not_there() -> None:

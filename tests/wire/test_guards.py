@@ -230,7 +230,7 @@ async def test_a_client_that_leaves_a_guard() -> None:
             leaving = await gateway.client(REDACT).open("POST", path, body)
             began_s = time.monotonic()
             await asyncio.sleep(0.3)
-            leaving.fin()
+            leaving.close()
             row = await gateway.line(lambda line: line["event"] == "exchange.settled")
             took_s = time.monotonic() - began_s
             await leaving.dispose()

@@ -11,11 +11,11 @@ from msgspec import structs
 from gateway.core.call import Call
 from gateway.core.errors import GUARDS_UNAVAILABLE, GatewayError
 from gateway.core.exchange import Answer, Exchange
-from gateway.core.guarding import GUARDS, Finding, GuardName, GuardTerms, Verdict
+from gateway.core.guarding import GUARDS, MODERATION, Finding, GuardName, GuardTerms, Verdict
 from gateway.core.receipt import Receipt
 from gateway.dialects.hearing import said_otherwise
 from gateway.dialects.spoken import place_in, with_pieces
-from gateway.pipeline.scanning import FINDING_BYTES, Reading, ScanFailed, Scanner
+from gateway.pipeline.scanning import FINDING_BYTES, Adviser, Reading, ScanFailed, Scanner
 from gateway.policy.guards import Judged, Placeholders, Spot, refusal
 
 
@@ -39,12 +39,24 @@ class Guard:
 
     Args:
         monotonic_s: The clock of what is told of scans.
+        moderation: Who is asked for `moderation`, and gets what would leave: redacted.
     """
 
-    def __init__(self, scanner: Scanner, watch: GuardWatch, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        scanner: Scanner,
+        watch: GuardWatch,
+        monotonic_s: Callable[[], float],
+        moderation: Adviser | None = None,
+    ) -> None:
         self._scanner = scanner
         self._watch = watch
         self._monotonic_s = monotonic_s
+        self._moderation = moderation
+
+    def advised(self, moderation: Adviser | None) -> Guard:
+        """The same stage, with all that it remembers, and another one to ask."""
+        return Guard(self._scanner, self._watch, self._monotonic_s, moderation)
 
     async def admit(self, exchange: Exchange) -> Answer | None:
         """
@@ -66,6 +78,9 @@ class Guard:
             many = sum([len(judged.counted) for judged, _ in redacted])
             redact = partial(_redact, exchange.call, reading, redacted)
             exchange.call, exchange.originals = await self._scanner.aside(redact, FINDING_BYTES * many)
+        if (last := terms.get(MODERATION)) is not None and last.mode != "off":
+            reading = self._scanner.read(exchange.call, exchange.key.tenant) if redacted else reading
+            await self._look(exchange, MODERATION, reading, last)
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
@@ -74,7 +89,7 @@ class Guard:
     async def _look(self, exchange: Exchange, name: GuardName, reading: Reading, terms: GuardTerms) -> Judged:
         began_s = self._monotonic_s()
         try:
-            judged = await self._scanner.look(name, reading, terms)
+            judged = await self._judge(exchange, name, reading, terms)
         except ScanFailed as exc:
             exchange.verdicts[name] = Verdict("error")
             self._watch.failed(exchange.request_id, name, exc.reason)
@@ -89,10 +104,19 @@ class Guard:
             raise refusal(name, judged.verdict, place)
         return judged
 
+    async def _judge(self, exchange: Exchange, name: GuardName, reading: Reading, terms: GuardTerms) -> Judged:
+        if name != MODERATION:
+            return await self._scanner.look(name, reading, terms)
+        if self._moderation is None:
+            raise ScanFailed("absent")
+        if not self._moderation.may_read(exchange):
+            raise ScanFailed("residency")
+        return await self._scanner.ask(name, self._moderation, reading, terms)
+
 
 def _in_order(terms: Mapping[GuardName, GuardTerms]) -> list[GuardName]:
-    """The guards that look, in the order in which verdicts are told."""
-    return [name for name in GUARDS if name in terms and terms[name].mode != "off"]
+    """The guards that look here, in the order in which verdicts are told."""
+    return [name for name in GUARDS if name in terms and name != MODERATION and terms[name].mode != "off"]
 
 
 def _place_of(judged: Judged, reading: Reading) -> str:
