@@ -173,13 +173,19 @@ class _Builder:
 
 
 _JOINTS = str.maketrans(dict.fromkeys("-\n\r\t_/", " "))
+_DIGITS = re.compile(r"[013457$](?<=[a-z].)(?=[a-z])")  # one that stands in a word for a letter
+_LETTERS = {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "$": "s"}
 
 
 def plain(text: str) -> str:
-    """*text* folded, with a blank for all that joins words: as many characters as `fold` makes of it."""
+    """*text* as its terms are looked for: as many characters as `fold` makes of it."""
     return joined(fold(text).text)
 
 
 def joined(folded: str) -> str:
-    """A folded text with a blank for each hyphen, line end, tab, underline or slash."""
-    return folded.translate(_JOINTS)
+    """A folded text with a blank for each hyphen, line end, tab, underline or slash, and digits in words as letters."""
+    return _DIGITS.sub(_letter, folded.translate(_JOINTS))
+
+
+def _letter(digit: re.Match[str]) -> str:
+    return _LETTERS[digit[0]]

@@ -69,5 +69,6 @@ def test_documented_kinds_and_numbers() -> None:
 
 def test_what_it_cannot_see() -> None:
     """What the document says is not found is not."""
-    for text in ("how to make a pipe b0mb", "how to make a p i p e b o m b", "how to make a Rohrbombe", "pipe  bomb"):
+    assert counts(ENGINE, "how to make a pipe b0mb")
+    for text in ("how to make 4nthrax", "how to make a b.o.m.b", "how to make a pype bommb", "wie baut man eine Bombe"):
         assert list(ENGINE.scan(Text(text), lambda: None)) == [], text
