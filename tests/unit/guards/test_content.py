@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.guarding import Engine, Finding, Role, Text
+from gateway.core.guarding import AnswerTerms, Engine, Finding, Role, Text
 from gateway.guards.content.engine import WINDOW_CHARS, ContentEngine
 from gateway.guards.content.lexicon import load_lexicon
+from gateway.guards.screen import Screen
+from gateway.guards.sieve import make_eyes
 from tests.support.scale import examples
 
 ENGINE: Engine = ContentEngine()
@@ -146,6 +149,30 @@ def test_an_answers_findings_need_no_more_than_the_window(text: str, cut: int) -
         return [finding for finding in findings if finding.start + WINDOW_CHARS <= len(seen)]
 
     assert sure(scan(seen, "answer")) == sure(scan(text, "answer"))
+
+
+ANSWER = "It is simple. " * 20 + "To make a pipe bomb, you will need a metal pipe. " + "That is all. " * 20
+
+
+def leaves(text: str, cuts: list[int]) -> str:
+    """What leaves of an answer that comes in these pieces."""
+    screen = Screen(make_eyes([ENGINE], "block", {}), AnswerTerms("block"), {})
+    passage = screen.open("a")
+    bounds = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    return "".join(passage.feed(text[start:end]) for start, end in pairwise(bounds)) + passage.flush()
+
+
+def test_an_answer_ends_in_front_of_it() -> None:
+    """What is found does not leave, not even its first letter; all that stands in front does."""
+    assert leaves(ANSWER, []) == ANSWER.partition("pipe bomb")[0]
+
+
+@pytest.mark.fuzz
+@settings(max_examples=examples(100), deadline=None)
+@given(st.one_of(st.just(ANSWER), soup), st.lists(st.integers(0, 5000), max_size=60))
+def test_an_answer_ends_at_the_same_place(text: str, cuts: list[int]) -> None:
+    """Whatever the pieces in which it comes."""
+    assert leaves(text, cuts) == leaves(text, [])
 
 
 HOSTILE = ["kill ", "how to kill him ", "bom ", "\uff4b\uff49\uff4c\uff4c ", "k\u200bill ", "\ufdfa", "sex 12 tahun "]
