@@ -24,7 +24,7 @@ from gateway.pipeline.stages.guard import Guard, GuardWatch
 from tests.support.guards import Now, Words
 from tests.support.scripted_provider import EOF, NEVER, Play, ScriptedAsking, ScriptedUpstream, fail, status
 from tests.support.virtual_time import START_S
-from tests.unit.pipeline.scene import ONE, elapsed_s
+from tests.unit.pipeline.scene import ONE, catalog, elapsed_s, route
 
 NIK = "3171234567890123"
 BLOCK, MONITOR, REDACT = GuardTerms("block"), GuardTerms("monitor"), GuardTerms("redact")
@@ -265,3 +265,16 @@ async def test_residency(away: dict[str, Any]) -> None:
     error = await house.refusal(chat("one"), moderation=BLOCK)
 
     assert (error.kind.code, house.told[0][2], house.upstream.requests) == ("guards_unavailable", "residency", [])
+
+
+async def test_residency_of_the_model() -> None:
+    """Nor what is said to a model that has to stay in one."""
+    moderation = Moderation(PROVIDER, "omni", Upstream())
+    passing = Exchange("req_1", "trace_1", "e", chat("one"), House().key, START_S)
+    model = catalog(route("a")).models["m"]
+    may_read = []
+    for residency in ("any", "id_only"):
+        passing.model = replace(model, residency=residency)
+        may_read.append(moderation.may_read(passing))
+
+    assert may_read == [True, False]
