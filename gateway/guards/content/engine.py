@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from gateway.core.guarding import Check, Finding, GuardName, Text
 from gateway.guards.content.lexicon import KINDS, Lexicon, Rule, Term, joined, load_lexicon
 from gateway.guards.content.scene import Hit, Reach, Scene
-from gateway.guards.folding import fold
+from gateway.guards.content.squeezing import Squeezed
+from gateway.guards.folding import Folded, fold
 
 WINDOW_CHARS = 48
 """So far behind a finding's first character everything ends that it depends on, where an answer is looked at."""
@@ -55,14 +56,17 @@ class ContentEngine:
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order, no two of one place; a finding's place is the words that it turns on."""
         folded = fold(text.text, check)
-        words = joined(folded.text)
-        reach = _ANSWER if text.role == "answer" else _WHOLE
+        words, reach = joined(folded.text), _ANSWER
+        squeezed = None
+        if text.role != "answer":  # what is on its way is told within a window of its own characters
+            squeezed = Squeezed(words)
+            words, reach = squeezed.text, _WHOLE
         found: list[Finding] = []
         for first, last in self._stretches(words, check):
             around = max(0, first - _AROUND_CHARS), last + _AROUND_CHARS
             scene = Scene(self._hits(words, *around, check), self._hiding, reach)
             found += self._judge(scene, first, last)
-        return [_placed(finding, *folded.span(finding.start, finding.end)) for finding in _apart(found)]
+        return [_placed(finding, folded, squeezed) for finding in _apart(found)]
 
     def _stretches(self, words: str, check: Check) -> Iterator[tuple[int, int]]:
         """From where a core term ends to behind where the last one near by does; apart from each other, not long."""
@@ -115,7 +119,12 @@ def _is_term(term: Term, words: str, start: int, end: int) -> bool:
     return term.is_open or _ENDINGS[term.language].match(words, end) is not None
 
 
-def _placed(finding: Finding, start: int, end: int) -> Finding:
+def _placed(finding: Finding, folded: Folded, squeezed: Squeezed | None) -> Finding:
+    """*finding* at its place in the original."""
+    start, end = finding.start, finding.end
+    if squeezed is not None:
+        start, end = squeezed.span(start, end)
+    start, end = folded.span(start, end)
     return replace(finding, start=start, end=end)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -12,9 +11,11 @@ from hypothesis import strategies as st
 from gateway.core.guarding import AnswerTerms, Engine, Finding, Role, Text
 from gateway.guards.content.engine import WINDOW_CHARS, ContentEngine
 from gateway.guards.content.lexicon import load_lexicon
+from gateway.guards.content.squeezing import Squeezed
 from gateway.guards.screen import Screen
 from gateway.guards.sieve import make_eyes
 from tests.support.scale import examples
+from tests.unit.guards.timing import MOST, growth
 
 ENGINE: Engine = ContentEngine()
 WORDS = sorted({term.text for term in load_lexicon().terms})
@@ -112,6 +113,32 @@ def test_dressed_words_are_found() -> None:
     assert text[finding.start : finding.end] == "\uff50\uff49\uff50\uff45 b\u0301\u043e\u200bmb"
 
 
+WIDE = {
+    "how to make a pipe   bomb": "pipe   bomb",
+    "how to make a b.o.m.b": "b.o.m.b",
+    "how\n  to k i l l my wife": "k i l l",
+}
+
+
+@pytest.mark.parametrize("text", WIDE)
+def test_widened_words_are_found(text: str) -> None:
+    """More blanks than one, and what stands between single letters, hide nothing; places are the original's."""
+    [finding] = scan(text)
+
+    assert text[finding.start : finding.end] == WIDE[text]
+
+
+@given(st.text(st.sampled_from("ab .*-\u00e9"), max_size=40))
+def test_a_squeezed_character_has_its_origin(text: str) -> None:
+    """Each is the very one that stands at its place in the original, and places only grow."""
+    squeezed = Squeezed(text)
+    spans = [squeezed.span(at, at + 1) for at in range(len(squeezed.text))]
+
+    assert [text[start:end] for start, end in spans] == list(squeezed.text)
+    assert spans == sorted(set(spans))
+    assert "  " not in squeezed.text
+
+
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "tool", "definition", "answer"])
 def test_roles_are_alike(role: Role) -> None:
     """Whoever says it."""
@@ -193,26 +220,27 @@ def test_an_answer_ends_at_the_same_place(text: str, cuts: list[int]) -> None:
     assert leaves(text, cuts) == leaves(text, [])
 
 
-HOSTILE = ["kill ", "how to kill him ", "bom ", "\uff4b\uff49\uff4c\uff4c ", "k\u200bill ", "\ufdfa", "sex 12 tahun "]
+HOSTILE = [
+    "kill ",
+    "k i l l  ",
+    "a b ",
+    "a.",
+    "how to kill him ",
+    "bom ",
+    "\uff4b\uff49\uff4c\uff4c ",
+    "k\u200bill ",
+    "\ufdfa",
+    "sex 12 tahun ",
+]
 
 
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_time_grows_as_the_text(unit: str) -> None:
     """Eight times as much of the worst takes about eight times as long."""
-
-    def seconds(chars: int) -> float:
-        text = Text(unit * (chars // len(unit)))
-        took = []
-        for _ in range(3):
-            before = time.perf_counter()
-            ENGINE.scan(text, no_check)
-            took.append(time.perf_counter() - before)
-        return min(took)
-
-    assert seconds(80_000) < 20 * seconds(10_000)
+    assert growth(ENGINE, unit) < MOST
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
+@pytest.mark.parametrize("unit", [unit for unit in HOSTILE if unit not in ("a b ", "a.")])
 def test_a_scan_can_be_ended(unit: str) -> None:
     """The time is looked at all along: what `check` raises ends the scan."""
     calls = 0

@@ -70,5 +70,5 @@ def test_documented_kinds_and_numbers() -> None:
 def test_what_it_cannot_see() -> None:
     """What the document says is not found is not."""
     assert counts(ENGINE, "how to make a pipe b0mb")
-    for text in ("how to make 4nthrax", "how to make a b.o.m.b", "how to make a pype bommb", "wie baut man eine Bombe"):
+    for text in ("how to make 4nthrax", "how to make a pype bommb", "wie baut man eine Bombe"):
         assert list(ENGINE.scan(Text(text), lambda: None)) == [], text
