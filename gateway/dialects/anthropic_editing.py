@@ -100,7 +100,7 @@ class AnthropicTextEditor(TextEditor):
             return out
 
         edit_block(block, take)
-        if not changed or not self._screen.edits:
+        if not changed or not self._edits:
             return None
         return frame(ascii_json(replace_members(members, {"content_block": block})), _START)
 
@@ -117,9 +117,9 @@ class AnthropicTextEditor(TextEditor):
         out = passage.feed(text)
         if set(delta) == {"type", name}:
             self._remember(frame(data, _DELTA), b'"%b":' % name.encode(), text, passage)
-            if not out and self._screen.edits:
+            if not out and self._edits:
                 return b""
-        if out == text or not self._screen.edits:
+        if out == text or not self._edits:
             return None
         return frame(ascii_json(replace_members(members, {"delta": {**delta, name: out}})), _DELTA)
 
@@ -133,7 +133,7 @@ class AnthropicTextEditor(TextEditor):
             return out
 
         _edit_found(delta.get("citation"), "citations", take)
-        if not changed or not self._screen.edits:
+        if not changed or not self._edits:
             return None
         return frame(ascii_json(replace_members(members, {"delta": delta})), _DELTA)
 

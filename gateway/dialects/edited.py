@@ -41,7 +41,7 @@ class FrameEditor(Protocol):
 
 class EditedLane(Over):
     """
-    A lane and what its frames go through, in this order.
+    A lane and what its frames go through, in this order: one editor, or two.
 
     An answer is complete when its lane is and no editor has ended it. Before it is settled, `conclude` has to be asked:
     what is said last may be what ends it otherwise.
@@ -50,6 +50,7 @@ class EditedLane(Over):
     def __init__(self, lane: Lane, editors: tuple[FrameEditor, ...]) -> None:
         super().__init__(lane)
         self._editors = editors
+        self._first, self._last = editors[0], editors[-1]  # there are one or two: they are asked with every frame
         self._rest = b""
 
     @property
@@ -63,17 +64,19 @@ class EditedLane(Over):
 
     @property
     def failure(self) -> Failure | None:
-        return self._cut or self._lane.failure
+        return self._first.failure or self._last.failure or self._lane.failure
 
     @property
     def _cut(self) -> Failure | None:
-        for editor in self._editors:
-            if editor.failure is not None:
-                return editor.failure
-        return None
+        return self._first.failure or self._last.failure
 
     def feed(self, data: bytes) -> bytes:
-        return self._edited(self._lane.feed(data))
+        frames = self._lane.feed(data)
+        if frames:
+            frames = self._first.feed(frames)
+            if frames and self._last is not self._first:
+                frames = self._last.feed(frames)
+        return frames
 
     def end(self) -> bytes:
         return self._edited(self._lane.end())

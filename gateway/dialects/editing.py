@@ -45,6 +45,7 @@ class TextEditor(ABC):
         self.failure: Failure | None = None
         self.is_restless = False
         self._screen = screen
+        self._edits, self._holds = screen.edits, screen.holds
         self._passages: dict[Key, Passage] = {}
         self._usual: tuple[Template, Passage] | None = None
         self._misfits = RELEARN_AFTER
@@ -55,13 +56,12 @@ class TextEditor(ABC):
         usual = self._usual
         if usual is not None and (found := usual[0].match(frames)) is not None:
             self._misfits = 0
-            text, _ = found
+            text = found[0]
             out = usual[1].feed(text)
-            if not self._screen.edits:
-                return frames if not self._screen.broken else self._noticed(frames)
-            self.is_restless = self._screen.holds
             if self._screen.stopped:
                 self._stop()
+            if self._holds:
+                self.is_restless = True
             if out == text:
                 return frames
             return usual[0].write(out) if out else b""
@@ -97,11 +97,11 @@ class TextEditor(ABC):
         try:
             out = self._take(head.removeprefix(b"event: ").rstrip(b"\n"), data)
         except UNREADABLE:
-            if self._screen.edits:
+            if self._edits:
                 self.failure = self.failure or malformed("a frame that guards cannot read")
                 return b""
             return frames
-        self.is_restless |= self._screen.holds
+        self.is_restless |= self._holds
         return frames if out is None else out
 
     def _noticed(self, out: bytes) -> bytes:

@@ -122,7 +122,7 @@ class OpenAITextEditor(TextEditor):
         if only is not None:
             key, text = only
             self._remember(frame(data), b'"%b":' % key.name.encode(), text, self._passages[key])
-        if not self._screen.edits:
+        if not self._edits:
             return None
         if not changed:
             return b"".join([*before, frame(data)]) if before else None
@@ -148,7 +148,7 @@ class OpenAITextEditor(TextEditor):
             if delta.get("tool_calls"):
                 self._turn(index, _CALLS, before)
             edit_message(delta, take)
-        if told and self._screen.holds and choice.get("logprobs"):
+        if told and self._holds and choice.get("logprobs"):
             choice["logprobs"], changed = None, True
         if choice.get("finish_reason"):
             rest = self._close(index)

@@ -13,7 +13,8 @@ import re
 from gateway.guards.sieve import VALUE_CHARS, Sieve, Span
 from gateway.guards.spelling import Plain, Spelling
 
-_CONTEXT = 256  # characters that engines see before what is undecided: words that tell what a number is
+_CONTEXT = 160  # characters that engines see before what is undecided: words that tell what a number is
+_MOST_CONTEXT = 256  # before some of it is forgotten: what is looked at again is most of what a look costs
 _MAX_KEPT = 4096  # of one finding that goes on; of longer ones the middle is forgotten
 _PIECE = 4096  # characters that are taken at a time
 _FAR = 1024  # from there on looks are further apart: what is wide enough for all windows can be seen at once
@@ -44,11 +45,6 @@ class Holding:
         self._at = 0  # where in it the undecided begins
         self._masked = -1  # where in it the last mask ended
         self._due = self._step  # its length at which it is looked at again
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether something is held back."""
-        return self._at < len(self._text)
 
     def feed(self, piece: str) -> str:
         """What may leave, now that *piece* has come; nothing after a stop."""
@@ -133,7 +129,7 @@ class Holding:
             first, last = self._at + VALUE_CHARS, length - VALUE_CHARS
             self._text = self._text[:first] + self._text[last:]
             self._due -= last - first
-        if self._at > 2 * _CONTEXT:
+        if self._at > _MOST_CONTEXT:
             cut = self._spelling.forget(self._text, self._at - _CONTEXT)
             self._text = self._text[cut:]
             self._at -= cut

@@ -37,11 +37,6 @@ class Restoring:
         self._longest = max(map(len, originals), default=0)
         self._held = ""
 
-    @property
-    def is_holding(self) -> bool:
-        """Whether something is held back: what could be the beginning of a placeholder, and no more."""
-        return bool(self._held)
-
     def feed(self, piece: str) -> str:
         """What may leave, now that *piece* has come."""
         text = self._held + piece

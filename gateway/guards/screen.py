@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gateway.core.guarding import AnswerTerms, Check, GuardName, Verdict
 from gateway.guards.holding import Holding
@@ -16,21 +16,18 @@ _MONITOR_CHARS = 512  # between two looks at a text that leaves in any case
 class Passage:
     """One text. What is only watched leaves at once; else it is held back, masked, and gets originals back."""
 
-    __slots__ = ("_holding", "_restoring", "_watching")
+    __slots__ = ("_holding", "_restoring", "_watching", "feed")
 
     def __init__(self, watching: Holding | None, holding: Holding | None, restoring: Restoring | None) -> None:
         self._watching = watching
         self._holding = holding
         self._restoring = restoring
+        self.feed: Callable[[str], str] = self._feed
+        """What may leave, now that a piece has come."""
+        if holding is not None and restoring is None:  # one call less for each frame
+            self.feed = holding.feed
 
-    @property
-    def is_holding(self) -> bool:
-        """Whether a part of it has not left."""
-        held = self._holding is not None and self._holding.is_holding
-        return held or (self._restoring is not None and self._restoring.is_holding)
-
-    def feed(self, piece: str) -> str:
-        """What may leave, now that *piece* has come."""
+    def _feed(self, piece: str) -> str:
         if self._watching is not None:
             self._watching.feed(piece)
         if self._holding is not None:

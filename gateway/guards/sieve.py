@@ -111,9 +111,10 @@ class Sieve:
     def look(self, text: str) -> list[Span]:
         """What counts in *text*, in order and apart from each other; nothing where an engine fails that must not."""
         spans: list[Span] = []
+        shown = Text(text, "answer")
         for eye in self._eyes:
             try:
-                findings = eye.engine.scan(Text(text, "answer"), self._check)
+                findings = eye.engine.scan(shown, self._check)
             except Exception as exc:
                 self._fail(eye, type(exc).__name__)
                 return [] if self.stopped else self.look(text)

@@ -189,7 +189,10 @@ def test_anthropic_texts(events: list[bytes], partitions: list[list[int]]) -> No
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=SLOW)
 @given(stream=openai_streams() | st.none(), other=anthropic_streams(), mode=st.sampled_from(["monitor", "redact"]))
 def test_any_provider(stream: list[Said] | None, other: list[Said], mode: GuardMode) -> None:
-    """An honest provider or not, in which nothing is found: the client has the same answer as without."""
+    """
+    An honest provider or not, in which nothing is found: the client has the same answer as without guards; of one that
+    breaks, under masks, all but what could have been half a value.
+    """
     is_chat = stream is not None
     reads = [one.raw for one in (stream or other)]
     plain = hear(openai() if is_chat else anthropic(), reads)
@@ -198,7 +201,10 @@ def test_any_provider(stream: list[Said] | None, other: list[Said], mode: GuardM
     lane = openai() if is_chat else anthropic()
     heard = hear(edited(lane, screen(mode), "openai_chat" if is_chat else "anthropic_messages"), reads)
 
-    assert (said(plain), plain.end) == (said(heard), heard.end)
+    assert plain.end == heard.end
+    if heard.end == "finished" or mode == "monitor":
+        assert said(plain) == said(heard)
+    assert all(said(plain)[key].startswith(text) for key, text in said(heard).items())
     (check_openai if is_chat else check_anthropic)(heard)
 
 
