@@ -8,7 +8,7 @@ from bisect import bisect_right
 
 import re2
 
-# Three letters or more, each by itself: `b.o.m.b`, `b o m b`. Python's own engine takes thirty times as long for them 
+# Three letters or more, each by itself: `b.o.m.b`, `b o m b`. Python's own engine takes thirty times as long for them
 # as for blanks, so it only has to look where there are some.
 _SPELLED = r"\b[a-z](?:(?: [a-z]){2,}|(?:\.[a-z]){2,}|(?:\*[a-z]){2,})\b"
 _IS_SPELLED = re2.compile(_SPELLED)
