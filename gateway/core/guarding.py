@@ -114,6 +114,8 @@ class GuardTerms(Struct, frozen=True):
 
 
 OFF = GuardTerms()
+OPEN = GuardTerms("monitor")
+"""Everything that an engine finds by its own threshold."""
 
 
 class AnswerTerms(Struct, frozen=True):
@@ -123,12 +125,15 @@ class AnswerTerms(Struct, frozen=True):
     Attributes:
         hold_chars: The most characters of a stream that are held back at a time.
         hold_s: How long they are, at most, while nothing more comes.
+        sights: By guard, whose thresholds and kinds count, of two policies together: those of calls may be of one that
+            wants nothing of answers.
     """
 
     mode: GuardMode = "off"
     guards: frozenset[GuardName] = frozenset(("content", "credentials", "pii"))
     hold_chars: int = HOLD_CHARS
     hold_s: float = HOLD_S
+    sights: Mapping[GuardName, GuardTerms] = {}
 
 
 class ArgumentRule(Struct, frozen=True):
@@ -198,6 +203,11 @@ class Rules(Struct, frozen=True):
     answers: AnswerTerms = AnswerTerms()
     tools: ToolTerms = ToolTerms()
     calls: CallTerms = CallTerms()
+
+    def sight(self, name: GuardName) -> GuardTerms:
+        """By what threshold and kinds the guard *name* looks at answers: as at calls, if one policy alone says so."""
+        found = self.answers.sights.get(name) or self.guards.get(name, OFF)
+        return OPEN if found.mode == "off" else found
 
 
 NO_RULES = Rules({})

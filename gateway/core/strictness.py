@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeVar, get_args
 
+from msgspec.structs import replace
+
 from gateway.core.accounts import lower
 from gateway.core.guarding import (
     NO_RULES,
     OFF,
+    OPEN,
     AnswerTerms,
     ArgumentRule,
     CallTerms,
     GuardMode,
+    GuardName,
     GuardTerms,
     Rules,
     ToolTerms,
@@ -35,7 +39,7 @@ def stricter(one: Rules, other: Rules) -> Rules:
     names = {*one.guards, *other.guards}
     return Rules(
         {name: stricter_guard(one.guards.get(name, OFF), other.guards.get(name, OFF)) for name in sorted(names)},
-        _answers(one.answers, other.answers),
+        _answers(one, other),
         _tools(one.tools, other.tools),
         _calls(one.calls, other.calls),
     )
@@ -65,15 +69,29 @@ def _mode(one: GuardMode, other: GuardMode) -> GuardMode:
     return max(one, other, key=_ORDER.__getitem__)
 
 
-def _answers(one: AnswerTerms, other: AnswerTerms) -> AnswerTerms:
-    if "off" in (one.mode, other.mode) and one.mode != other.mode:
-        return other if one.mode == "off" else one
+def _answers(one: Rules, other: Rules) -> AnswerTerms:
+    looking = [rules for rules in (one, other) if rules.answers.mode != "off"]
+    if len(looking) == 1:
+        return replace(looking[0].answers, sights=_sights(looking))
+    left, right = one.answers, other.answers
     return AnswerTerms(
-        _mode(one.mode, other.mode),
-        one.guards | other.guards,
-        max(one.hold_chars, other.hold_chars),
-        max(one.hold_s, other.hold_s),
+        _mode(left.mode, right.mode),
+        left.guards | right.guards,
+        max(left.hold_chars, right.hold_chars),
+        max(left.hold_s, right.hold_s),
+        _sights(looking),
     )
+
+
+def _sights(looking: Collection[Rules]) -> dict[GuardName, GuardTerms]:
+    """By what guards look at answers for all of *looking*: what another policy wants of calls narrows none of it."""
+    found: dict[GuardName, GuardTerms] = {}
+    for rules in looking:
+        for name in rules.answers.guards:
+            said = rules.sight(name)
+            sight = replace(OPEN, threshold=said.threshold, kinds=said.kinds, or_own=said.or_own)
+            found[name] = stricter_guard(found[name], sight) if name in found else sight
+    return found
 
 
 def _tools(one: ToolTerms, other: ToolTerms) -> ToolTerms:

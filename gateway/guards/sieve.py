@@ -51,12 +51,12 @@ def make_eyes(engines: Iterable[Engine], mode: GuardMode, terms: Mapping[GuardNa
     Those of *engines* as an answer is looked at with in *mode*.
 
     Args:
-        terms: A policy's words on calls: its thresholds and kinds are those of answers too.
+        terms: Their thresholds and kinds, see `Rules.sight`.
     """
     eyes = []
     for engine in engines:
         said = terms.get(engine.name, GuardTerms())
-        threshold = engine.threshold if said.threshold is None else said.threshold
+        threshold = said.threshold_of(engine.threshold)
         strict: GuardMode = "block" if mode == "redact" and engine.name not in _MASKABLE else mode
         eyes.append(Eye(engine, threshold, said.kinds, strict))
     return tuple(eyes)

@@ -48,7 +48,8 @@ class Answering:
         eyes: tuple[Eye, ...] = ()
         if rules.answers.mode != "off":
             wanted = [name for name in GUARDS if name in rules.answers.guards and name in self.engines]
-            eyes = make_eyes([self.engines[name] for name in wanted], rules.answers.mode, rules.guards)
+            sights = {name: rules.sight(name) for name in wanted}
+            eyes = make_eyes([self.engines[name] for name in wanted], rules.answers.mode, sights)
         return WayOut(exchange, eyes, self)
 
 

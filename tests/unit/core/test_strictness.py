@@ -9,6 +9,8 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from gateway.core.guarding import (
     NO_RULES,
@@ -121,6 +123,36 @@ def test_never_milder(one: GuardTerms, two: GuardTerms, three: GuardTerms, seen:
     assert done(all_three, seen) >= max(done(terms, seen) for terms in (one, two, three))
 
 
+def done_to_answers(terms: Rules, name: GuardName, seen: Seen) -> int:
+    """How strict *terms* are with what the guard *name* finds in an answer."""
+    if name not in terms.answers.guards:
+        return 0
+    return done(replace(terms.sight(name), mode=terms.answers.mode), seen)
+
+
+@pytest.mark.fuzz
+@given(rules, rules, rules, st.sampled_from(("content", "pii")), findings)
+def test_never_milder_with_answers(one: Rules, two: Rules, three: Rules, name: GuardName, seen: Seen) -> None:
+    """Nor is one in an answer: what a policy narrows for calls narrows nothing that another wants of answers."""
+    all_three = stricter(stricter(one, two), three)
+
+    assert done_to_answers(all_three, name, seen) >= max(
+        done_to_answers(terms, name, seen) for terms in (one, two, three)
+    )
+
+
+def test_narrow_for_calls_and_wide_for_answers() -> None:
+    """What a key's policy narrows for calls narrows nothing of what its tenant's wants of answers, nor widens it."""
+    of_the_tenant = Rules({}, AnswerTerms("block"))
+    of_the_key = Rules({"pii": GuardTerms("redact", 0.9, frozenset({"nik"}))})
+
+    both = stricter(of_the_tenant, of_the_key)
+
+    assert both.guards == of_the_key.guards
+    assert (both.sight("pii").kinds, both.sight("pii").threshold_of(0.5)) == (None, 0.5)
+    assert (of_the_key.sight("pii").kinds, of_the_key.sight("content").kinds) == ({"nik"}, None)
+
+
 @pytest.mark.fuzz
 @given(guards, guards)
 def test_originals_come_back_only_where_each_wants_it(one: GuardTerms, two: GuardTerms) -> None:
@@ -164,6 +196,35 @@ def test_calls(one: CallTerms, two: CallTerms) -> None:
     both = stricter(Rules({}, calls=one), Rules({}, calls=two)).calls
 
     assert [ask(both) for ask in QUESTIONS] == [ask(one) and ask(two) for ask in QUESTIONS]
+
+
+STRICT: dict[type[Struct], dict[str, Any]] = {
+    AnswerTerms: {
+        "mode": "block", "guards": frozenset({"pii"}), "hold_chars": 999, "hold_s": 9.0,
+        "sights": {"pii": GuardTerms("monitor", 0.1)},
+    },
+    ToolTerms: {"allow": (("a",),), "deny": ("b",), "arguments": (ArgumentRule("a", "b", required=True),)},
+    CallTerms: {
+        "models": (("a",),), "classes": frozenset({"mid"}), "regions": frozenset({"ID"}), "max_tokens": 1,
+        "max_prompt_chars": 2, "log_bodies": False,
+    },
+    GuardTerms: {
+        "mode": "redact", "threshold": 0.1, "kinds": frozenset({"nik"}), "reversible": True, "deadline_s": 9.0,
+        "or_own": True,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", STRICT, ids=lambda kind: kind.__name__)
+def test_nothing_is_forgotten(kind: type[Struct]) -> None:
+    """Whatever a policy can say stays said beside one that says something else: each field of each part."""
+    said = kind(**{field.name: STRICT[kind][field.name] for field in fields(kind)})
+    place = {AnswerTerms: "answers", ToolTerms: "tools", CallTerms: "calls"}.get(kind)
+    one = Rules({"pii": said}) if place is None else Rules({}, **{place: said})  # type: ignore[dict-item]
+
+    both = stricter(one, Rules({"injection": GuardTerms("monitor")}))
+
+    assert (both.guards["pii"] if place is None else getattr(both, place)) == said
 
 
 def test_off_beside_on() -> None:
