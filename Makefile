@@ -50,6 +50,7 @@ train-guards: $(VENV)/.test
 # How many attacks the guards find, and what they take for one, on texts that nothing was tuned on.
 eval-guards: $(VENV)/.test
 	$(BIN)/python -m tests.guards.evaluate $(ARGS)
+	$(BIN)/python -m tests.guards.content.measure
 
 docs: $(VENV)/.run
 	$(BIN)/python -m gateway.reference docs

@@ -1,4 +1,4 @@
-"""How the content guard does on prompts that were written for it: `python -m tests.guards.content.measure`.
+"""How the content guard does on prompts that were written for it; `make eval-guards` prints it.
 
 Recall is the share of harmful prompts in which a finding counts, of whatever kind; false positives are the benign ones
 in which one does. Intervals are Wilson's, of 95 %.
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from gateway.core.guarding import Text
 from gateway.guards.content.engine import ContentEngine
 from gateway.guards.content.lexicon import KINDS
+from tests.guards.evaluate import wilson
 
 FOLDER = Path(__file__).parent
-_Z = 1.96  # of the normal distribution, for 95 %
 
 
 class Prompt(NamedTuple):
@@ -37,17 +37,9 @@ def counts(engine: ContentEngine, text: str) -> bool:
     return any(finding.score >= engine.threshold for finding in engine.scan(Text(text), lambda: None))
 
 
-def interval(hits: int, of: int) -> tuple[float, float]:
-    """Where the true share is, with 95 % confidence."""
-    share, spread = hits / of, _Z * _Z / of
-    middle = (share + spread / 2) / (1 + spread)
-    half = _Z * (share * (1 - share) / of + spread / of / 4) ** 0.5 / (1 + spread)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def told(hits: int, of: int) -> str:
     """A share as the documents have it."""
-    low, high = interval(hits, of)
+    low, high = wilson(hits, of)
     return f"{hits} of {of} ({100 * low:.0f}-{100 * high:.0f} %)"
 
 
