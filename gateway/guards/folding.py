@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable
+
+from gateway.guards.origins import Origins
 
 SLICE_CHARS = 32 * 1024
 """How much to fold at once, where a deadline is to be looked at in between: about 3 ms at worst."""
@@ -86,11 +86,11 @@ class Folded:
         text: In lower case; never longer than `LONGEST` times the original, and as long for nearly all there is.
     """
 
-    __slots__ = ("_original", "_runs", "text")
+    __slots__ = ("_original", "_origins", "text")
 
     def __init__(self, original: str, check: Callable[[], None]) -> None:
         self._original = original
-        self._runs: tuple[array[int], array[int]] | None = None
+        self._origins: Origins | None = None
         if original.isascii():
             self.text = original.lower()
             return
@@ -104,37 +104,22 @@ class Folded:
         """The place in the original of what stands from *start* to *end* of the folded text; it is not empty."""
         if self._original.isascii():
             return start, end
-        return self._origin(start), self._origin(end - 1) + 1
+        if self._origins is None:
+            self._origins = self._map()
+        return self._origins.span(start, end)
 
-    def _origin(self, place: int) -> int:
-        if self._runs is None:
-            self._runs = self._map()
-        folded, original = self._runs
-        at = bisect_right(folded, place) - 1
-        # Inside a run one character is one; the last of a character that became several is that character.
-        return min(original[at] + place - folded[at], self._last(at))
-
-    def _last(self, at: int) -> int:
-        """The last original character of run *at*."""
-        original = self._runs[1] if self._runs is not None else ()
-        return (original[at + 1] if at + 1 < len(original) else len(self._original)) - 1
-
-    def _map(self) -> tuple[array[int], array[int]]:
-        """Where runs begin in which one character is one: in the folded text, and in the original."""
-        folded, original = array("q", (0,)), array("q", (0,))
-        shift = 0
+    def _map(self) -> Origins:
+        origins, shift = Origins(), 0
         for run in _FOREIGN.finditer(self._original):
             for place, char in enumerate(run[0], run.start()):
                 length = len(_TABLE[ord(char)])
                 if length == 1:
                     continue
                 if length > 1:  # a run of its own
-                    folded.append(place + shift)
-                    original.append(place)
+                    origins.begin(place + shift, place)
                 shift += length - 1
-                folded.append(place + 1 + shift)
-                original.append(place + 1)
-        return folded, original
+                origins.begin(place + 1 + shift, place + 1)
+        return origins
 
 
 def _no_check() -> None:
