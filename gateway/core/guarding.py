@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ Check = Callable[[], None]
 """Called by an engine every some thousand characters; raises where its time is over. Costs next to nothing."""
 
 DEADLINE_S = 0.3
+GLANCE_CHARS = 64
 HOLD_CHARS = 64
 HOLD_S = 0.04
 
@@ -85,6 +86,22 @@ class Engine(Protocol):
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order and without overlaps, whatever its score."""
+
+
+@runtime_checkable
+class Glancing(Protocol):
+    """
+    An engine that can tell cheaply that there is nothing: streams are glanced at step by step, and looked at where
+    something is seen.
+    """
+
+    def glance(self, text: str) -> bool:
+        """
+        Whether *text* has what a finding cannot be without, whatever stands around it; True where that is not sure.
+
+        It is shown all of a text in pieces that overlap by `GLANCE_CHARS`, so nothing that is looked for may be longer.
+        What is seen counts for findings that have it, or begin no more than twice as many characters behind it.
+        """
 
 
 class GuardTerms(Struct, frozen=True):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 
+from gateway.core.guarding import GLANCE_CHARS
 from gateway.guards.sieve import VALUE_CHARS, Sieve, Span
 from gateway.guards.spelling import Plain, Spelling
 
-_CONTEXT = 160  # characters that engines see before what is undecided: words that tell what a number is
-_MOST_CONTEXT = 256  # before some of it is forgotten: what is looked at again is most of what a look costs
+_CONTEXT = 288  # characters that engines see before what is undecided: words that tell what it is, or excuse it
 _MAX_KEPT = 4096  # of one finding that goes on; of longer ones the middle is forgotten
 _PIECE = 4096  # characters that are taken at a time
 _FAR = 1024  # from there on looks are further apart: what is wide enough for all windows can be seen at once
@@ -32,7 +32,10 @@ class Holding:
         hold: The most characters that are held back, if nothing is found in them; more than one.
     """
 
-    __slots__ = ("_at", "_due", "_hold", "_masked", "_place", "_sieve", "_spelling", "_step", "_text", "_window")
+    __slots__ = (
+        "_alert", "_at", "_due", "_glanced", "_hold", "_is_plain", "_masked", "_place", "_sieve", "_spelling", "_step",
+        "_text", "_window",
+    )  # fmt: skip
 
     def __init__(self, sieve: Sieve, window: int, hold: int, place: str, spelling: Spelling | None = None) -> None:
         self._sieve = sieve
@@ -41,8 +44,11 @@ class Holding:
         self._hold = hold
         self._place = place
         self._spelling = spelling or Plain()
+        self._is_plain = spelling is None
         self._text = ""  # what has been decided of late, and what has not
         self._at = 0  # where in it the undecided begins
+        self._glanced = 0  # how much of it has been glanced at
+        self._alert = -_FAR  # how much that was when something was seen
         self._masked = -1  # where in it the last mask ended
         self._due = self._step  # its length at which it is looked at again
 
@@ -85,7 +91,11 @@ class Holding:
         if limit <= at or sieve.stopped:
             return ""
         text = self._text if length == len(self._text) else self._text[:length]
-        spans = sieve.look(self._spelling.view(text))
+        view = text if self._is_plain else self._spelling.view(text)
+        if sieve.glance(view[max(0, self._glanced - GLANCE_CHARS) :]):
+            self._alert = length
+        self._glanced = length
+        spans = sieve.look(view) if self._alert > at - 2 * GLANCE_CHARS else None
         if sieve.stopped:  # an engine has failed
             return ""
         if not spans:
@@ -129,9 +139,13 @@ class Holding:
             first, last = self._at + VALUE_CHARS, length - VALUE_CHARS
             self._text = self._text[:first] + self._text[last:]
             self._due -= last - first
-        if self._at > _MOST_CONTEXT:
+            self._glanced -= last - first
+            self._alert = max(self._alert - (last - first), min(self._alert, first))
+        if self._at > 2 * _CONTEXT:
             cut = self._spelling.forget(self._text, self._at - _CONTEXT)
             self._text = self._text[cut:]
             self._at -= cut
             self._due -= cut
+            self._glanced -= cut
+            self._alert -= cut
             self._masked -= cut

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from gateway.core.guarding import Check, Engine, GuardMode, GuardName, GuardTerms, Status, Text, Verdict
+from gateway.core.guarding import Check, Engine, Glancing, GuardMode, GuardName, GuardTerms, Status, Text, Verdict
 
 VALUE_CHARS = 512  # by which values are told apart
 _MASKABLE: frozenset[GuardName] = frozenset(("pii", "credentials"))  # their findings are pieces, of others the whole is
@@ -99,6 +99,7 @@ class Sieve:
 
     def __init__(self, eyes: Sequence[Eye], masks: Masks, check: Check = never_late) -> None:
         self._eyes = list(eyes)
+        self._glances = [eye.engine.glance if isinstance(eye.engine, Glancing) else None for eye in eyes]
         self._check = check
         self._counts: dict[str, int] = {}
         self._score: float | None = None
@@ -107,6 +108,16 @@ class Sieve:
         self.masks = masks
         self.stopped = False
         self.failures: list[tuple[GuardName, str]] = []
+
+    def glance(self, text: str) -> bool:
+        """Whether there may be something in *text*, or in what it is a part of; True where an engine cannot tell."""
+        try:
+            for glance in self._glances:
+                if glance is None or glance(text):
+                    return True
+        except Exception:
+            return True  # a look will tell what has failed
+        return False
 
     def look(self, text: str) -> list[Span]:
         """What counts in *text*, in order and apart from each other; nothing where an engine fails that must not."""
@@ -120,16 +131,17 @@ class Sieve:
                 return [] if self.stopped else self.look(text)
             if findings:
                 stops = eye.mode == "block"
-                for found in findings:
-                    if self._score is None or found.score > self._score:
-                        self._score = found.score
-                    if found.score >= eye.threshold and (eye.kinds is None or found.kind in eye.kinds):
-                        spans.append(Span(found.start, found.end, found.kind, found.score, stops))
+                spans += [
+                    Span(found.start, found.end, found.kind, found.score, stops)
+                    for found in findings
+                    if found.score >= eye.threshold and (eye.kinds is None or found.kind in eye.kinds)
+                ]
         return _apart(spans) if len(spans) > 1 else spans
 
     def count(self, span: Span, place: str) -> None:
         """*span* is one of the findings, once; it is masked, where the answer is not only watched."""
         self._counts[span.kind] = self._counts.get(span.kind, 0) + 1
+        self._score = span.score if self._score is None else max(self._score, span.score)
         self._place = self._place or place
 
     def stop(self, span: Span, place: str) -> None:

@@ -63,10 +63,10 @@ def lane_us(dialect: str, mode: GuardMode, rounds: int = 7) -> float:
             lane = EditedLane(lane, (editor,))
         feed = lane.feed
         feed(opening)
-        begun_s = time.perf_counter()
+        begun_s = time.process_time()
         for event in stream:
             feed(event)
-        best = min(best, (time.perf_counter() - begun_s) / len(stream))
+        best = min(best, (time.process_time() - begun_s) / len(stream))
     return best * 1e6
 
 

@@ -18,6 +18,9 @@ KINDS: tuple[tuple[str, str], ...] = (
 PATTERN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS))
 
 
+SEED = re.compile(r"@|\d{4}|-----BEGIN|kill")
+
+
 class Spotter:
     """An engine. Whatever it is asked for, it finds the same; `kinds` are what it finds at all."""
 
@@ -30,6 +33,10 @@ class Spotter:
         self.seen_chars = 0
         self._kinds = frozenset(kinds or dict(KINDS))
 
+    def glance(self, text: str) -> bool:
+        """Whether something may be in *text*."""
+        return SEED.search(text) is not None
+
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*."""
         self.seen_chars += len(text.text)
@@ -39,6 +46,10 @@ class Spotter:
 
 class Faulty(Spotter):
     """One that fails at the first text that it is shown."""
+
+    def glance(self, text: str) -> bool:
+        """It fails."""
+        raise ValueError
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """Nothing: it fails."""

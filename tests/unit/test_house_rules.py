@@ -35,6 +35,7 @@ OUTERMOST = {
     "storage/redis_upkeep.py Upkeep._look_after": "told once; to connect again must not take a restart",
     "worker.py GatewayWorker.init_process": "the process ends here; gunicorn would print what it does not know",
     "imaging/first_frame.py run": "a process that lives for one picture: whatever fails is the picture's fault",
+    "guards/sieve.py Sieve.glance": "a look follows, which tells what fails in an engine",
     "guards/sieve.py Sieve.look": "whatever fails in an engine, the answer's mode says what becomes of the answer",
     "http/protocol.py GatewayProtocol.data_received": "strangers feed the parser: what it raises is their bad request",
     "http/protocol.py GatewayProtocol._serve_next": "the connection is closed here; past it nobody would hear of it",

@@ -53,6 +53,11 @@ class ContentEngine:
         self._cores = AhoCorasick([term.text for term in self._core_terms])
         self._all = AhoCorasick([term.text for term in lexicon.terms])
 
+    def glance(self, text: str) -> bool:
+        """Whether there is a core term."""
+        words = joined(fold(text).text)
+        return any(True for _ in self._stretches(words, _unchecked))
+
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order, no two of one place; a finding's place is the words that it turns on."""
         folded = fold(text.text, check)
@@ -110,6 +115,10 @@ class ContentEngine:
                     if score and (known is None or score > known.score):
                         best[rule.kind] = Finding(rule.kind, start, end, score, rule.reason)
                 yield from best.values()
+
+
+def _unchecked() -> None:
+    """The check of a text that is short."""
 
 
 def _is_term(term: Term, words: str, start: int, end: int) -> bool:

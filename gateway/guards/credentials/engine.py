@@ -61,6 +61,10 @@ class CredentialsEngine:
             self._seeds.Add(pattern)
         self._seeds.Compile()
 
+    def glance(self, text: str) -> bool:
+        """Whether there is what a finder would begin with."""
+        return bool(self._seeds.Match(undisguise(text).text.encode("utf-8", "replace")))
+
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order and without overlaps, whatever its score."""
         bare = undisguise(text.text)

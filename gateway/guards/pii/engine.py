@@ -36,6 +36,7 @@ _UUID = re.compile(  # from its first dash on: so the search has a character to 
     r"-(?<=[0-9A-Fa-f]{8}-)[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])"
 )
 _NOTHING = "\1"  # ends a number, as `FOUND` does, but words in front are not taken for its own
+_MARK = re.compile("[0-9@]")
 
 
 def _first_look() -> re2.Set:
@@ -63,6 +64,12 @@ class PiiEngine:
 
     def __init__(self) -> None:
         self._seeds = _first_look()
+
+    def glance(self, text: str) -> bool:
+        """Whether there is what a finder would begin with; none does without a digit or an `@`."""
+        if text.isascii() and _MARK.search(text) is None:
+            return False
+        return bool(self._seeds.Match(undisguise(text).text.encode("utf-8", "replace")))
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order and without overlaps, whatever its score."""

@@ -42,6 +42,17 @@ def test_any_cuts(text: str, cuts: list[int], mode: GuardMode) -> None:
     assert one.verdict() == other.verdict()
 
 
+@pytest.mark.fuzz
+@settings(max_examples=examples(150), deadline=None)
+@given(text=st.lists(st.sampled_from(PARTS), max_size=25).map(". ".join), mode=st.sampled_from(["redact", "block"]))
+def test_any_whole(text: str, mode: GuardMode) -> None:
+    """Glances on a stream miss nothing that one look at the whole text finds, and nothing else is found."""
+    one, other = screen(mode), screen(mode)
+
+    assert passed(one.open("a"), text) == other.pass_whole(text, "a")
+    assert one.verdict() == other.verdict()
+
+
 def test_as_a_whole() -> None:
     """A text with every kind of value is masked on a stream as in a whole answer, and no value is left in it."""
     text = "".join(part + ". " for part in PARTS if part.strip())
