@@ -23,18 +23,19 @@ RELEARN_AFTER = 8  # events in a row that did not fit; some providers pad each o
 class Template:
     """Two halves of an event, and the two halves of the frame it became."""
 
-    __slots__ = ("_head", "_out_head", "_out_tail", "_shortest", "_tail")
+    __slots__ = ("_end", "_head", "_out_head", "_out_tail", "_shortest", "_start", "_tail")
 
     def __init__(self, halves: tuple[bytes, bytes], out_halves: tuple[bytes, bytes]) -> None:
         self._head, self._tail = halves
         self._out_head, self._out_tail = out_halves
+        self._start, self._end = len(self._head), -len(self._tail)  # of the string
         self._shortest = len(self._head) + len(self._tail) + 3  # a string of one character at least
 
     def match(self, data: bytes) -> tuple[str, bytes] | None:
         """The text and the frame of *data*; None when it has to be read in full."""
         if len(data) < self._shortest or not data.startswith(self._head) or not data.endswith(self._tail):
             return None
-        literal = data[len(self._head) : -len(self._tail)]
+        literal = data[self._start : self._end]
         try:
             text = _string(literal)
         except msgspec.DecodeError:
