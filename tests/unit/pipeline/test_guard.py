@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,9 @@ from gateway.core.call import Call, CallOptions
 from gateway.core.catalog import ClientDialectName
 from gateway.core.errors import GatewayError
 from gateway.core.exchange import Exchange
-from gateway.core.guarding import Engine, GuardName, GuardTerms, Rules, Verdict
+from gateway.core.guarding import Check, Engine, Finding, GuardName, GuardTerms, Rules, Text, Verdict
 from gateway.dialects.registry import CLIENT_DIALECTS
-from gateway.pipeline.scanning import INLINE_BYTES, Means, Memory, Scanner
+from gateway.pipeline.scanning import INLINE_BYTES, SLOW_INLINE_BYTES, Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
 from tests.support.guards import Broken, Endless, Now, Words
 from tests.support.virtual_time import START_S
@@ -278,6 +279,31 @@ async def test_a_growing_chat() -> None:
     assert passed[-1].verdicts["pii"].findings == {"nik": 1, "email": 1}
 
 
+class Stumbling(Words):
+    """An engine that has no time left when it comes to the word `long`, until it is told to hurry."""
+
+    hurries = False
+
+    def scan(self, text: Text, check: Check) -> Sequence[Finding]:
+        if "long" in text.text and not self.hurries:
+            while True:
+                check()
+        return super().scan(text, check)
+
+
+async def test_what_was_read_before_it_was_late() -> None:
+    """It is known when the call is tried again: a long chat passes in the end."""
+    engine = Stumbling("pii", **PII)
+    house = House((engine,), step_s=0.01)
+
+    error = await house.refusal(chat("one", "two", "long"), pii=BLOCK)
+    engine.hurries = True
+    await house.pass_through(chat("one", "two", "long"), pii=BLOCK)
+
+    assert error.kind.code == "guards_unavailable"
+    assert [text.text for text in engine.read] == ["one", "two", "long"]
+
+
 async def test_what_another_tenant_has_sent() -> None:
     """It is read again: nobody can tell by the time that it is known here."""
     engine = Words(**PII)
@@ -299,13 +325,14 @@ async def test_whose_words_they_are() -> None:
     assert [(text.text, text.role, text.place) for text in engine.read] == [("a b", "user", ""), ("a b", "system", "")]
 
 
-async def test_long_texts() -> None:
-    """They are read in a thread, short ones at once."""
-    house = House((Words(**PII),))
+@pytest.mark.parametrize(("name", "most"), [("pii", INLINE_BYTES), ("injection", SLOW_INLINE_BYTES["injection"])])
+async def test_long_texts(name: GuardName, most: int) -> None:
+    """They are read in a thread, short ones at once; what is long depends on how much work the guard has."""
+    house = House((Words(name, **PII),))
 
-    await house.pass_through(chat("short"), pii=BLOCK)
+    await house.pass_through(chat("x" * (most - 100)), **{name: BLOCK})
     short = house.threads.asked
-    await house.pass_through(chat("x" * INLINE_BYTES), pii=BLOCK)
+    await house.pass_through(chat("x" * most), **{name: BLOCK})
 
     assert (short, house.threads.asked) == (0, 1)
 
