@@ -18,7 +18,7 @@ from tests.support.client import Reply
 from tests.support.config import CANARY, Config, standard
 from tests.support.frames import chat, messages, parsed
 from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
-from tests.support.notation import DONE, EOF_OK, FIN, R, T, U, json_answer
+from tests.support.notation import CBD, CBS, CBX, DONE, EOF_OK, FIN, MD, MS, MX, R, T, U, json_answer
 from tests.support.pictures import data_url, image_url, png
 from tests.support.provider import FakeProvider
 
@@ -127,7 +127,7 @@ async def test_grd_02_results_of_tools(place: Place) -> None:
 
 
 async def test_streams(place: Place) -> None:
-    """A stream's headers and its metadata say the same as a whole answer's, Anthropic's from its first frame on."""
+    """A stream's headers and its metadata say the same as a whole answer's."""
     place.provider.script("first", [R(), T("Hello"), FIN(), U(7, 1), DONE, EOF_OK])
 
     async with place.gateway.client(REDACT).stream(CHAT, chat("fallback", f"mail {MAIL}")) as stream:
@@ -136,6 +136,19 @@ async def test_streams(place: Place) -> None:
     assert place.sent() == ["mail [EMAIL_1]"]
     assert stream.headers.get("x-anoman-guardrail-pii") == "pass redacted 1 entity"
     assert frames[-2]["_anoman"]["guardrails"]["pii"] == {"status": "pass", "redacted": 1, "findings": {"email": 1}}
+
+
+async def test_streams_of_messages(place: Place) -> None:
+    """What is known before the first token stands in the first event, and again at the end."""
+    events = [MS(7), CBS(0), CBD(0, "Hello"), CBX(0), MD("end_turn", 1), MX]
+    place.provider.script("first-claude", events)
+
+    async with place.gateway.client(REDACT).stream(MESSAGES, messages("claude-fallback", f"mail {MAIL}")) as stream:
+        frames = parsed(await stream.all_frames())
+
+    said = {"status": "pass", "redacted": 1, "findings": {"email": 1}}
+    assert frames[0]["message"]["_anoman"]["guardrails"]["pii"] == said
+    assert frames[-1]["_anoman"]["guardrails"]["pii"] == said
 
 
 @pytest.mark.parametrize("model", ["m", "claude"])
