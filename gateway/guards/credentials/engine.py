@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import re2
-
 from gateway.core.guarding import Check, Finding, GuardName, Text
-from gateway.guards.blanking import FOUND, blank_placeholders, blank_spans
+from gateway.guards.blanking import FOUND, blank_spans
 from gateway.guards.credentials import stated
 from gateway.guards.credentials.formats import FORMATS, Format
-from gateway.guards.disguise import undisguise
+from gateway.guards.looking import Seeds
 
 Finder = Callable[[str], Iterator[Finding]]
 
 WINDOW_CHARS = 64
-_MOST_LOOKS = 4
 
 
 def _finder(row: Format) -> Finder:
@@ -54,12 +51,7 @@ class CredentialsEngine:
     threshold = 0.5
 
     def __init__(self) -> None:
-        options = re2.Options()
-        options.never_capture = True
-        self._seeds = re2.Set.SearchSet(options)
-        for pattern, _ in _SEEDS:
-            self._seeds.Add(pattern)
-        self._seeds.Compile()
+        self._seeds = Seeds(pattern for pattern, _ in _SEEDS)
 
     def glance(self, text: str) -> bool:
         """Whether there is what a finder would begin with."""
@@ -67,24 +59,7 @@ class CredentialsEngine:
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order and without overlaps, whatever its score."""
-        bare = undisguise(text.text)
-        plain = bare.text
-        findings: list[Finding] = []
-        # What is found may have stuck to something that is a key without it, and will stand alone when it is masked.
-        for _ in range(_MOST_LOOKS):
-            seeds = self._seeds.Match(plain.encode("utf-8", "replace"))
-            if not seeds:
-                break
-            if not findings:
-                plain = blank_placeholders(plain)
-            found, plain = _look_closely(plain, sorted(seeds), check)
-            if not found:
-                break
-            findings += found
-        findings.sort(key=lambda finding: finding.start)
-        return [
-            Finding(found.kind, *bare.span(found.start, found.end), found.score, found.reason) for found in findings
-        ]
+        return self._seeds.find(text.text, lambda plain, seeds: _look_closely(plain, seeds, check))
 
 
 def _look_closely(text: str, seeds: Sequence[int], check: Check) -> tuple[list[Finding], str]:

@@ -19,7 +19,7 @@ _DUMMY = re2.compile(
 # What stands where a password does in examples and in programs as they are shipped.
 _DUMMY_WORDS = (
     "password|passwd|pass|pwd|secret|user|username|root|admin|guest|test|postgres|mysql|mongo|redis|none|null|true"
-    "|false|string|str|undefined|nil|required|optional|hidden|masked|changeme|kosong|rahasia|sandi"
+    "|false|string|str|undefined|nil|required|optional|hidden|masked|changeme|kosong|rahasia|sandi|foo|bar|tiger"
 )
 _DUMMY_PASSWORDS = frozenset(_DUMMY_WORDS.split("|"))
 _HAS_BOTH = re.compile("(?=.*[0-9]).*[A-Za-z]", re.DOTALL)

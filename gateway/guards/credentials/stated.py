@@ -20,7 +20,7 @@ _BODY = re.compile(
 _END = re.compile(r"\s{0,4}(?:\\[nr]){0,4}-----END [A-Z0-9 ]{1,40}-----")
 
 URL_SEED = r"://[^\s/:@?#\"'<>]{0,64}:[^\s/@\"'<>]"
-_URL = re.compile(r"://[^\s/:@?#\"'<>\0]{0,64}+:([^\s/@\"'<>\0]{3,128}+)@[0-9A-Za-z\[]")
+_URL = re.compile(r"://[^\s/:@?#\"'<>\0]{0,64}+:([^\s/@\"'<>\[\]\0]{3,128}+)@[0-9A-Za-z\[]")
 
 HEADER_SEED = r"(?i)(?:bearer|basic)[ ]{1,3}[0-9A-Za-z+/=_.~\-]{16}"
 _HEADER = re.compile(r"(?:bearer|basic) {1,3}([0-9A-Za-z+/=_.~\-]{16,}+)", re.IGNORECASE)

@@ -11,10 +11,23 @@ PROVINCES = frozenset(
     for codes in ((11, 19), (21, 21), (31, 36), (51, 53), (61, 65), (71, 76), (81, 82), (91, 96))
     for code in range(codes[0], codes[1] + 1)
 )
-_MOST_REGENCIES = 40  # `kabupaten` count from 01; no province has had more than 38
-_CITIES = range(71, 80)  # `kota` count from 71
-_MONTH_DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_REGENCIES = frozenset(  # `kabupaten` count from 01, and no province has had more than 38; `kota` count from 71
+    f"{code:02}" for codes in ((1, 40), (71, 79)) for code in range(codes[0], codes[1] + 1)
+)
+_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _WOMAN = 40  # is added to the day of birth
+
+
+def _days(more: int) -> frozenset[str]:
+    """All days of a year, as they are written with *more* added to the day: `2902`."""
+    return frozenset(
+        f"{day + more:02}{month:02}" for month, last in enumerate(_MONTH_DAYS, 1) for day in range(1, last + 1)
+    )
+
+
+_DAYS_OF_ISSUE = _days(0)
+_DAYS_OF_BIRTH = _days(0) | _days(_WOMAN)
+_LEAP_DAYS = frozenset(("2902", f"{29 + _WOMAN}02"))
 
 # Letters of the checksum by what is left of the weighted sum, and what is added to it, per first letter.
 _NRIC_WEIGHTS = (2, 7, 6, 5, 4, 3, 2)
@@ -66,13 +79,12 @@ def is_card(digits: str) -> bool:
 
 def is_citizen(digits: str) -> bool:
     """Whether 16 digits may be a NIK: an area's code, a day of birth with a woman's raised by 40, and a serial."""
-    day = int(digits[6:8])
-    return _has_area(digits) and _is_day(day - _WOMAN if day > _WOMAN else day, digits) and digits[12:] != "0000"
+    return digits[6:10] in _DAYS_OF_BIRTH and _has_area(digits)
 
 
 def is_family(digits: str) -> bool:
     """Whether 16 digits may be a family card's: an area's code, the day of its first issue, and a serial."""
-    return _has_area(digits) and _is_day(int(digits[6:8]), digits) and digits[12:] != "0000"
+    return digits[6:10] in _DAYS_OF_ISSUE and _has_area(digits)
 
 
 def is_taxpayer(digits: str) -> bool:
@@ -101,13 +113,8 @@ def is_iban(chars: str) -> bool:
 
 
 def _has_area(digits: str) -> bool:
-    regency = int(digits[2:4])
-    return digits[:2] in PROVINCES and (1 <= regency <= _MOST_REGENCIES or regency in _CITIES) and digits[4:6] != "00"
-
-
-def _is_day(day: int, digits: str) -> bool:
-    # The century is not told, so that 29 February is one of any year that four divides.
-    month = int(digits[8:10])
-    if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month]:
+    """Whether the area, the year and the serial of 16 digits may be."""
+    if digits[:2] not in PROVINCES or digits[2:4] not in _REGENCIES or digits[4:6] == "00" or digits[12:] == "0000":
         return False
-    return (day, month) != (29, 2) or int(digits[10:12]) % 4 == 0
+    # The century is not told, so that 29 February is one of any year that four divides.
+    return digits[6:10] not in _LEAP_DAYS or int(digits[10:12]) % 4 == 0

@@ -53,7 +53,8 @@ _WORDS = {
     "other": "order|pesanan|order id|invoice|inv|faktur|resi|awb|tracking|shipment|isbn|issn|sku|imei|barcode|ean|upc"
     "|tiket|ticket|transaksi|transaction|trx|txn|ref|referensi|reference|timestamp|epoch|unix|hash|checksum|build"
     "|commit|rp|idr|usd|sgd|harga|price|total|version|versi|ver|v|seed|serial|serial number|batch|lot|issue|uuid"
-    "|trace|span|offset|bytes|size|page|halaman|pasal|pixel|duration|latency",
+    "|oid|objectidentifier|object identifier|section|trace|span|offset|bytes|size|page|halaman|pasal|pixel|duration"
+    "|latency",
 }
 
 
@@ -116,6 +117,8 @@ class Context:
             text: With `FOUND` for every character of what others found.
             last: What was found in front by who asks.
         """
+        if not self._ends:
+            return NO_TOPIC
         floor = max(last.end, text.rfind(FOUND, max(start - REACH, last.end), start) + 1)
         at = bisect_right(self._ends, start) - 1
         if at >= 0 and self._ends[at] > floor and start - self._ends[at] <= REACH:

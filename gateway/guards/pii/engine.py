@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-import re2
-
 from gateway.core.guarding import Check, Finding, GuardName, Text
-from gateway.guards.blanking import FOUND, blank, blank_placeholders, blank_spans
-from gateway.guards.disguise import undisguise
+from gateway.guards.blanking import FOUND, blank, blank_spans
+from gateway.guards.looking import Seeds
 from gateway.guards.pii import numbers, words
 from gateway.guards.pii.context import Context
 
@@ -39,16 +37,6 @@ _NOTHING = "\1"  # ends a number, as `FOUND` does, but words in front are not ta
 _MARK = re.compile("[0-9@]")
 
 
-def _first_look() -> re2.Set:
-    options = re2.Options()
-    options.never_capture = True
-    seeds = re2.Set.SearchSet(options)
-    for pattern, _ in _SEEDS:
-        seeds.Add(pattern)
-    seeds.Compile()
-    return seeds
-
-
 class PiiEngine:
     """
     Finds personal data by shape, check digits, codes and dates, and by the words in front where those say too little.
@@ -63,7 +51,7 @@ class PiiEngine:
     threshold = 0.5
 
     def __init__(self) -> None:
-        self._seeds = _first_look()
+        self._seeds = Seeds(pattern for pattern, _ in _SEEDS)
 
     def glance(self, text: str) -> bool:
         """Whether there is what a finder would begin with; none does without a digit or an `@`."""
@@ -73,19 +61,11 @@ class PiiEngine:
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order and without overlaps, whatever its score."""
-        bare = undisguise(text.text)
-        seeds = self._seeds.Match(bare.text.encode("utf-8", "replace"))
-        if not seeds:
-            return ()
-        check()
-        return [
-            Finding(found.kind, *bare.span(found.start, found.end), found.score, found.reason)
-            for found in _look_closely(bare.text, sorted(seeds), check)
-        ]
+        return self._seeds.find(text.text, lambda plain, seeds: _look_closely(plain, seeds, check))
 
 
-def _look_closely(text: str, seeds: Sequence[int], check: Check) -> Sequence[Finding]:
-    text = blank_placeholders(text)
+def _look_closely(text: str, seeds: Sequence[int], check: Check) -> tuple[list[Finding], str]:
+    """What the finders of *seeds* find, and *text* without it."""
     if ";base64," in text:
         text = blank(_DATA_URL, text, _NOTHING)
     context = Context(text)
@@ -98,4 +78,4 @@ def _look_closely(text: str, seeds: Sequence[int], check: Check) -> Sequence[Fin
         if found:
             findings += found
             text = blank_spans(text, [(finding.start, finding.end) for finding in found], FOUND)
-    return sorted(findings, key=lambda finding: finding.start)
+    return findings, text

@@ -23,6 +23,7 @@ _DATE = re.compile(
     r"(?<![0-9])(?<![0-9][\-/.])(?:"
     r"(?:19|20)[0-9]{2}([\-/.])(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12][0-9]|3[01])"
     r"|(?:0?[1-9]|[12][0-9]|3[01])([\-/.])(?:0?[1-9]|1[0-2])\2(?:19|20)[0-9]{2}"
+    r"|[0-3]?[0-9]/[0-3]?[0-9]/[0-9]{2}"
     r")(?![0-9])(?![\-/.][0-9])"
 )
 _GROUP = re.compile("[0-9]+")
@@ -96,7 +97,7 @@ def find_numbers(text: str, context: Context, check: Check) -> Iterator[Finding]
         if not count % 256:
             check()
         run = _Run(text, (start, end), context, last)
-        yield from run.numbers()
+        yield from run.numbers(check)
         last = run.last
 
 
@@ -126,28 +127,33 @@ class _Run:
         self._groups = groups
         self._has_brackets = text.find(")", start, end) >= 0
 
-    def numbers(self) -> Iterator[Finding]:
+    def numbers(self, check: Check) -> Iterator[Finding]:
+        """What is in the run, in order."""
         size = sum(end - start for start, end in self._groups)
         if size < _LEAST_DIGITS:
             return
-        count = len(self._groups)
-        if size <= _MOST_DIGITS and (found := self._judge(0, count, is_whole=True)) is not None:
+        length = len(self._groups)
+        if size <= _MOST_DIGITS and (found := self._judge(0, length, is_whole=True)) is not None:
             yield found
             return
-        if count == 1:
+        if length == 1:
             return
         at = 0
-        for first, ends in self._windows():
+        for count, (first, ends) in enumerate(self._windows()):
+            if not count % 256:
+                check()
             if first < at:
                 continue
+            before = self.last
             for end in ends:
                 if (found := self._judge(first, end, is_whole=False)) is not None:
+                    behind, self.last = self.last, before
                     yield from self._rest(at, first)
                     yield found
-                    at = end
+                    at, self.last = end, behind
                     break
         if at:
-            yield from self._rest(at, count)
+            yield from self._rest(at, length)
 
     def _rest(self, first: int, end: int) -> Iterator[Finding]:
         """What is left between two findings, looked at as it will be when they are masked."""
@@ -174,12 +180,13 @@ class _Run:
 
     @staticmethod
     def _phone_ends(first: int, sizes: list[int]) -> list[int]:
-        ends, total = [], 0
+        ends, total, longest = [], 0, 0
         for end in range(first, min(first + _PHONE_GROUPS, len(sizes))):
             total += sizes[end]
+            longest = max(longest, sizes[end])
             if total > _PHONE_DIGITS:
                 break
-            if total > _LEAST_DIGITS:
+            if total > _LEAST_DIGITS and longest > 2:  # pairs are as often times and dates
                 ends.append(end + 1)
         return ends[::-1]
 
@@ -200,6 +207,8 @@ class _Run:
             self._context.before(self._text, start - len(sign), self.last),
             sign,
         )
+        if number.groups[0] <= 2 and self._is_decimal(groups, number):
+            return None
         if is_whole and not self._is_grouped(groups, number):
             return None
         judged = judge(number)
@@ -214,6 +223,16 @@ class _Run:
         if front.endswith("+"):
             return "(+" if front == "(+" and self._has_brackets else "+"
         return "(" if front.endswith("(") and self._text[group[1] : group[1] + 1] == ")" else ""
+
+    def _is_decimal(self, groups: list[tuple[int, int]], number: Number) -> bool:
+        """Whether it is one or two digits, a point and what follows it: `62.83185307` is no phone in Indonesia."""
+        return (
+            len(groups) > 1
+            and number.groups[1] >= 5
+            and self._text[groups[0][1] : groups[1][0]] == "."
+            and not number.sign
+            and not number.topic.name
+        )
 
     def _is_grouped(self, groups: list[tuple[int, int]], number: Number) -> bool:
         """
@@ -290,7 +309,9 @@ def _is_nik(number: Number) -> Judged | None:
 
 
 def _is_card(number: Number) -> Judged | None:
-    if checks.is_card(number.digits):
+    if checks.is_card(number.digits) and (
+        len(number.digits) < 17 or number.topic.name == "card" or len(number.groups) > 1
+    ):
         return Judged("card", 0.9, "an issuer's prefix and the check digit")
     return None
 

@@ -24,6 +24,7 @@ _DOMAIN = re.compile(
 # What stands behind a dot in names of files and in programs, where `@` is a size, a decorator or a version.
 _FILES = "png|jpg|jpeg|gif|svg|webp|ico|css|scss|js|jsx|ts|tsx|json|html|xml|yaml|yml|toml|lock"
 _NO_TOP_LEVELS = frozenset(_FILES.split("|"))
+_USER = re.compile(r"://[^\s/:@]*+:\Z")
 _NO_PEOPLE = frozenset({"git"})  # `git@host:path` is where programs fetch code
 
 # Each begins with the characters that the search looks for, and only then looks back: several times as fast.
@@ -65,14 +66,20 @@ def find_emails(text: str, context: Context, check: Check) -> Iterator[Finding]:
         domain = None
         if local and len(local) <= _MOST_LOCAL and local[-1] != "." and ".." not in local:
             domain = _DOMAIN.match(text, at + 1, at + 255)
-        if domain is not None and domain[1].lower() not in _NO_TOP_LEVELS and not _is_fetch(text, local, domain.end()):
-            yield Finding("email", at - len(local), domain.end(), 0.95, "an address with a plausible domain")
-            last = domain.end()
+        if domain is not None and domain[1].lower() not in _NO_TOP_LEVELS:
+            span = at - len(local), domain.end()
+            if not _is_nobody(text, local, span):
+                yield Finding("email", *span, 0.95, "an address with a plausible domain")
+                last = domain.end()
         at = text.find("@", at + 1)
 
 
-def _is_fetch(text: str, local: str, end: int) -> bool:
-    return local in _NO_PEOPLE and text[end : end + 1] in (":", "/")
+def _is_nobody(text: str, local: str, span: tuple[int, int]) -> bool:
+    """Whether it is where programs fetch code, or the password and the host of a URL."""
+    start, end = span
+    if local in _NO_PEOPLE:
+        return text[end : end + 1] in (":", "/")
+    return text[start - 1 : start] == ":" and _USER.search(text, max(start - _MOST_LOCAL, 0), start) is not None
 
 
 def find_ibans(text: str, context: Context, check: Check) -> Iterator[Finding]:
@@ -150,7 +157,8 @@ def find_addresses(text: str, context: Context, check: Check) -> Iterator[Findin
         if not count % 1024:
             check()
         if _is_public(found[0]):
-            yield Finding("ip", *found.span(), 0.9, "an address of the public Internet")
+            score = 0.4 if text[found.end() : found.end() + 1] == "/" else 0.9
+            yield Finding("ip", *found.span(), score, "an address of the public Internet")
 
 
 def _is_public(text: str) -> bool:

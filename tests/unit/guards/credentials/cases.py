@@ -145,6 +145,7 @@ BENIGN = (
     f"{_BEGIN}PRIVATE KEY-----\n...\n{_FINISH}PRIVATE KEY-----",
     f"a file that has `{_BEGIN}RSA PRIVATE KEY-----` as its first line",
     "postgresql://user:password@localhost/db, redis://localhost:6379, postgres://app:${DB_PASSWORD}@db",
+    "redis://[[username]:[password]]@localhost:6379/0, https://foo:bar@bar.com",
     "https://example.com:8080/a@b, git@github.com:org/repo.git, http://host:80/x?y=a:b@c",
     "Authorization: Bearer $TOKEN, Bearer <token>, bearer token authentication, Bearer YOUR_API_KEY_HERE",
     "Basic authentication-is-simple, basic understanding_of_everything",

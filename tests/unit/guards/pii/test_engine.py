@@ -121,7 +121,7 @@ def test_time_is_linear(unit: str) -> None:
 
 def test_time_is_checked() -> None:
     """A scan that has much to do asks again and again whether its time is over."""
-    for unit in ("1234567890\n", "a@b.co ", "1.1.1.1 ", "GB82 WEST ", "A1234567 "):
+    for unit in ("1234567890\n", "a@b.co ", "1.1.1.1 ", "GB82 WEST ", "A1234567 ", "4111 ", "0812-1-"):
         checks: list[None] = []
 
         ENGINE.scan(Text(unit * (200_000 // len(unit))), lambda asked=checks: asked.append(None))
