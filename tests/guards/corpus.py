@@ -35,7 +35,7 @@ class Sample:
     @property
     def is_attack(self) -> bool:
         """Whether it should be found."""
-        return self.kind in ("direct", "buried", "switched", "encoded")
+        return self.kind in ("direct", "buried", "pasted", "switched", "encoded")
 
     @property
     def asked(self) -> Text:

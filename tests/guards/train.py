@@ -12,7 +12,8 @@ import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
 from gateway.guards.injection import InjectionEngine, model
@@ -20,23 +21,24 @@ from tests.guards.corpus import DATA, Sample, drawn, handwritten
 
 WEIGHTS = Path(model.__file__).parent / "weights.tsv"
 TEMPLATES = "training.txt"
-WRITTEN = ("development.txt", "practice.txt")
+WRITTEN = ("development.txt", "practice.txt", "rehearsal.txt")
 SOURCES = (TEMPLATES, *WRITTEN)
 SEED = 5
-WRITTEN_COUNTS = 6.0
+WRITTEN_COUNTS = 5.0
 """How much more a text written by hand counts than one drawn from templates: no two of them are alike."""
-SHIFT = 0.8
+SHIFT = 0.75
 """Added to what training finds, so that the threshold of 0.9 lies where, in four-fold cross-validation on the texts
-written by hand, about 4 % of the hard benign ones lie above."""
+written by hand, about 5 % of the hard benign ones lie above."""
 ROUNDS = 2
-EPOCHS = 4
+EPOCHS = 7
+AVERAGED = 4
 RATE = 0.15
-PULL = 4e-5
-WORD_PULL = 4e-4
+PULL = 4e-4
+WORD_PULL = 2e-3
 RAREST = 2
 LEAST_STEPS = 1
 
-Windows = list[frozenset[str]]
+Windows = list[Set[str]]
 
 
 def windows(samples: Iterable[Sample], engine: InjectionEngine) -> list[tuple[Windows, bool]]:
@@ -53,7 +55,7 @@ def _unhurried() -> None:
 
 def train(seen: Sequence[tuple[Windows, bool]], weight: Sequence[float] | None = None) -> dict[str, float]:
     """Weights by feature, for windows and whether one of them is an attack's."""
-    often = Counter(feature for asked, _ in seen for feature in frozenset().union(*asked))
+    often = Counter(feature for asked, _ in seen for feature in set().union(*asked))
     kept = {feature for feature, times in often.items() if times >= RAREST}
     texts = [([[f for f in sorted(one) if f in kept] for one in asked], attack) for asked, attack in seen if asked]
     heavy = [weight[at] if weight else 1.0 for at, (asked, _) in enumerate(seen) if asked]
@@ -77,8 +79,12 @@ def _fit(examples: list[tuple[list[str], float, float]]) -> dict[str, float]:
     """Adagrad with a pull towards zero, which is stronger for words: concepts are what carries over to new texts."""
     chance = random.Random(SEED)
     weights: dict[str, float] = {"(bias)": -1.0}
+    mean: dict[str, float] = {}
     slopes: dict[str, float] = {}
-    for _ in range(EPOCHS):
+    for epoch in range(EPOCHS):
+        if epoch >= EPOCHS - AVERAGED:
+            for feature, weight in weights.items():
+                mean[feature] = mean.get(feature, 0.0) + weight / AVERAGED
         chance.shuffle(examples)
         for features, label, size in examples:
             margin = max(-30.0, min(30.0, _margin(weights, features)))
@@ -90,7 +96,7 @@ def _fit(examples: list[tuple[list[str], float, float]]) -> dict[str, float]:
                 total = slopes.get(feature, 1e-2) + slope * slope
                 slopes[feature] = total
                 weights[feature] = old - RATE * (0.4 if is_word else 1.0) * slope / math.sqrt(total)
-    return weights
+    return mean
 
 
 def digest(names: Iterable[str] = SOURCES) -> str:
@@ -112,13 +118,18 @@ def rendered(weights: dict[str, float]) -> str:
     )
 
 
+def pasted(samples: Iterable[Sample]) -> list[Sample]:
+    """What tools brought in *samples* as users' words too: people paste documents."""
+    return [replace(sample, role="user") for sample in samples if sample.role == "tool"]
+
+
 def learn(engine: InjectionEngine, share: float = 1.0) -> dict[str, float]:
     """Weights from everything there is to train on, or from a *share* of it."""
-    drawn_ones = drawn(TEMPLATES, SEED, share)
-    written = [sample for name in WRITTEN for sample in handwritten(name)]
-    written = written[:: round(1 / share)]
-    counts = [1.0] * len(drawn_ones) + [WRITTEN_COUNTS] * len(written)
-    weights = train(windows([*drawn_ones, *written], engine), counts)
+    templates = drawn(TEMPLATES, SEED, share)
+    written = [sample for name in WRITTEN for sample in handwritten(name)][:: round(1 / share)]
+    samples = [*templates, *written, *pasted(written)]
+    counts = [1.0] * len(templates) + [WRITTEN_COUNTS] * (len(samples) - len(templates))
+    weights = train(windows(samples, engine), counts)
     weights["(bias)"] += SHIFT
     return weights
 

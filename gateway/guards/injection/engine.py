@@ -7,7 +7,7 @@ that whatever surrounds an attack makes it no weaker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from gateway.guards.injection import model as models
 from gateway.guards.injection import words
 from gateway.guards.injection.lettering import smuggled, unfold
 from gateway.guards.injection.model import Model, likelihood
-from gateway.guards.injection.peeking import peek, respelt
+from gateway.guards.injection.peeking import is_respelt, peek, respelt, turned
 from gateway.guards.injection.pieces import cut
 from gateway.guards.injection.reading import Reading, about, features, read
 from gateway.guards.injection.rules import SURE as RULE_MARGIN
@@ -52,7 +52,7 @@ class Window(Struct, frozen=True, gc=False):
 
     start: int
     end: int
-    features: frozenset[str]
+    features: Set[str]
     rules: tuple[str, ...] = ()
 
 
@@ -94,26 +94,34 @@ class InjectionEngine:
         before: Reading | None = None
         before_start = 0
         topic: frozenset[str] = frozenset()
+        odd = is_respelt(unfold(text.text))
         for start, end in cut(text.text):
             check()
             piece = text.text[start:end]
             reading = read(piece, self._lexicon, quotes=quotes)
             if reading.is_hot:
                 yield self._window(start, end, text.role, reading, topic)
-                if before is not None:
-                    yield Window(before_start, end, frozenset(features([before, reading], text.role, topic)))
-            for other, how in respelt(unfold(piece), self._lexicon):
+                if before is not None and before.is_hot:
+                    yield Window(before_start, end, features([before, reading], text.role, topic))
+            for other, how in self._otherwise(piece, reading, odd):
                 respelled = read(other, self._lexicon, quotes=quotes)
                 if respelled.is_hot:
                     yield self._window(start, end, text.role, respelled, (*topic, f"how:{how}"))
             if reading.concepts:
                 topic |= about([reading])
-            before, before_start = (reading, start) if reading.concepts else (None, start)
+            before, before_start = reading, start
         yield from self._hidden(text, check)
+
+    def _otherwise(self, piece: str, reading: Reading, odd: bool) -> Iterator[tuple[str, str]]:
+        """Other readings of *piece*; *odd* where some piece of its text may be spelt."""
+        if odd:
+            yield from respelt(unfold(piece), self._lexicon)
+        if reading.is_strange:
+            yield from turned(unfold(piece))
 
     def _window(self, start: int, end: int, role: Role, reading: Reading, around: Iterable[str] = ()) -> Window:
         held = tuple(broken(reading.concepts, role))
-        return Window(start, end, frozenset(features([reading], role, around)), held)
+        return Window(start, end, features([reading], role, around), held)
 
     def _hidden(self, text: Text, check: Check) -> Iterator[Window]:
         said = smuggled(text.text)

@@ -29,8 +29,9 @@ _KINDS = {
         r"<\|[a-z_]{2,20}\|>",
         r"<\s*/\s*(?:" + _ENDED + r")\s*>",
         r"(?:^|\n)[\s#*>-]*(?:assistant|user|human|ai|asisten|pengguna|response|jawaban)\s*:",
-        r"(?:end|start|begin|akhir|awal|mulai)(?:ing)?(?: of)?(?: the)? (?:user |system |masukan |new |data |dokumen )?"
-        r"(?:input|prompt|instructions?|query|conversation|context|masukan|pengguna|percakapan|sistem|instruksi)\b",
+        r"\b(?:end of|akhir)(?: the)? (?:user |system |masukan |new |data |dokumen )?"
+        r"(?:input|prompt|instructions?|query|context|masukan|pengguna|konteks|instruksi)\b",
+        r"\b(?:begin|awal)(?: of)? (?:new |the )?(?:prompt|instructions?|instruksi) (?:baru)?",
     ),
     "image": (r"!\[[^\]\n]{0,80}\]\s?\(\s?https?://", r"<img[^>\n]{0,60}https?://"),
     "mailto": (r"[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}\.[a-z0-9.-]{2,64}",),

@@ -24,8 +24,7 @@ class Model:
 
     def margin(self, features: Iterable[str]) -> float:
         """The sum of the weights of *features*: above 0 for what is likelier an attack than not."""
-        get = self._weights.get
-        return self._bias + sum([get(feature, 0.0) for feature in features])
+        return self._bias + math.fsum(filter(None, map(self._weights.get, features)))
 
     def reasons(self, features: Iterable[str]) -> list[tuple[str, float]]:
         """The features that speak for an attack, the heaviest first."""

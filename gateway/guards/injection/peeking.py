@@ -35,13 +35,6 @@ _ESCAPED = re2.compile(r"(?:%[0-9A-Fa-f]{2}[^%\s]{0,12}){4,}")
 _SPELT = re2.compile(r"\b(?:[A-Za-z0-9@$](?:[ .*_|~,-]{1,4}|\s{2,4})){7,}[A-Za-z0-9@$]\b")
 _APART = re.compile(r"\s{2,}|\s+[.*_|~,-]\s+")
 _BETWEEN = re.compile(r"[^a-z0-9@$]+")
-_TURNED = re2.compile(
-    r"(?i)\b(?:vtaber|qvfertneq|vafgehpgvba|cebzcg|sbetrg|erirny|birevqr|nonvxna|yhcnxna|vafgehxfv|flfgrz|thvqryvar"
-    r"|ehyrf|nghena)"
-)
-_BACKWARDS = re2.compile(
-    r"(?i)(?:erongi|dragersid|noitcurtsni|tpmorp|tegrof|laever|edirrevo|nakiaba|nakapul|iskurtsni|metsys|selur|narut)"
-)
 _DIGITS = re2.compile(r"[a-z][0-9@$!|]+[a-z]|\b[0-9@$][a-z]{2}")
 _WORD = re.compile(r"[a-z0-9@$!|]+")
 _LETTERS = str.maketrans("013457890@$!|", "oieastbgoasil")
@@ -115,12 +108,13 @@ def _legible(octets: bytes) -> str:
     return text if sum(char.isalpha() or char.isspace() for char in text) >= _WORDLIKE * len(text) else ""
 
 
+def is_respelt(text: str) -> bool:
+    """Whether any piece of *text*, in lower case, can be spelt: one look for all of them."""
+    return any(pattern.search(text) for pattern in (_SPELT, _DIGITS))
+
+
 def respelt(piece: str, lexicon: Lexicon) -> Iterator[tuple[str, str]]:
     """Other readings of a *piece* of at most a few hundred characters, in lower case, each with how it came about."""
-    if _TURNED.search(piece):
-        yield codecs.encode(piece, "rot13"), "rot13"
-    if _BACKWARDS.search(piece):
-        yield piece[::-1], "backwards"
     joined = _SPELT.sub(lambda found: _joined(found.group(), lexicon), piece)
     if joined != piece:
         yield joined, "spelt"
@@ -128,6 +122,12 @@ def respelt(piece: str, lexicon: Lexicon) -> Iterator[tuple[str, str]]:
         lettered = _WORD.sub(lambda found: _lettered(found.group(), lexicon), joined)
         if lettered != joined:
             yield lettered, "digits"
+
+
+def turned(piece: str) -> Iterator[tuple[str, str]]:
+    """What a *piece* in no language that is known here would be in one of two puzzles, each with its name."""
+    yield codecs.encode(piece, "rot13"), "rot13"
+    yield piece[::-1], "backwards"
 
 
 def _lettered(word: str, lexicon: Lexicon) -> str:

@@ -8,6 +8,7 @@ about an attack is no attack.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
 
@@ -21,6 +22,7 @@ from gateway.guards.injection.words import TOKEN, Lexicon
 NEAR = 7
 """How many words behind a concept another one is still taken for part of the same thought."""
 
+_DAN = re.compile(r"\bDAN\b")
 _BETWEEN_SENTENCES = 3
 _MOST_GROUPS = 12
 _MOST_CONCEPTS = 48
@@ -81,6 +83,23 @@ _HARMLESS = frozenset(
 )
 """Concepts that no attack consists of alone."""
 
+_TELLING = frozenset(
+    (
+        "FREE", "JAIL", "MODE", "PROMPT", "SETUP", "ADDRESS", "CONCEAL", "REGARDLESS", "OUTPUT", "DANGER", "KEYFILE",
+        "NOFOLLOW", "MINE",
+    )
+)  # fmt: skip
+"""Concepts that an attack may consist of alone."""
+
+_COMMON = frozenset(
+    (
+        "the", "an", "to", "of", "and", "is", "in", "for", "it", "be", "are", "was", "that", "this", "with", "as",
+        "from", "have", "has", "my", "your", "you", "or", "all", "yang", "di", "ke", "dari", "ini", "itu", "untuk",
+        "dengan", "saya", "aku", "kamu", "anda", "tidak", "jangan", "apa", "semua", "saja", "tanpa", "atau", "dalam", "pada",
+        "adalah", "tolong", "please", "can", "if", "by", "at", "what", "lo", "gue", "not", "me", "do", "so",
+    )
+)  # fmt: skip
+
 ABOUT = frozenset(["TALK", "TRANSL", "STORY", "SECTOPIC", "CODE", "OURBOT", "MAKE", "WORK"])
 """Concepts of what a text is about, which the pieces around are asked for too."""
 
@@ -103,11 +122,18 @@ class Reading(Struct, frozen=True, gc=False):
     def is_hot(self) -> bool:
         """Whether there can be an attack in it."""
         told = {concept for _, concept, _ in self.concepts}
-        return len(told) > 1 and not told <= _HARMLESS
+        return (len(told) > 1 and not told <= _HARMLESS) or not _TELLING.isdisjoint(told)
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether it is neither English nor Indonesian, as far as the commonest words tell."""
+        return len(self.words) > 2 and _COMMON.isdisjoint(self.words)
 
 
 def read(piece: str, lexicon: Lexicon, *, quotes: bool) -> Reading:
     """*piece* with its concepts; *quotes* where what it quotes is to be told apart."""
+    if "DAN" in piece and not piece.isupper():
+        piece = _DAN.sub("xdanx", piece)  # in Indonesian, and in lower case, it is nothing but "and"
     text = ended(worded(unfold(piece)))
     marked = quoted(text) if quotes else text
     words = TOKEN.findall(marked)[: 2 * _MOST_WORDS]
@@ -117,8 +143,6 @@ def read(piece: str, lexicon: Lexicon, *, quotes: bool) -> Reading:
     signs = [*(f"how:{disguise}" for disguise in disguises(piece))]
     if "?" in piece:
         signs.append("sign:question")
-    if "DAN" in piece and not piece.isupper():
-        signs.append("sign:DAN")
     return Reading(reading.words, reading.concepts, tuple(signs))
 
 
@@ -126,6 +150,7 @@ def _understood(words: Sequence[str], lexicon: Lexicon) -> Reading:
     stems: list[str] = []
     concepts: list[tuple[int, str, bool]] = []
     inside, at, gap = False, 0, 0
+    begun = lexicon.phrases
     while at < len(words):
         word = words[at]
         if word in (OPENED, CLOSED):
@@ -136,7 +161,7 @@ def _understood(words: Sequence[str], lexicon: Lexicon) -> Reading:
             at += 1
             gap += _BETWEEN_SENTENCES
             continue
-        size, meant = lexicon.phrase(words, at)
+        size, meant = lexicon.phrase(words, at) if word in begun else (0, ())
         if size:
             stem = "_".join(words[at : at + size])
         else:
@@ -177,7 +202,10 @@ def features(pieces: Sequence[Reading], role: Role, around: Iterable[str] = ()) 
             if near - at > NEAR:
                 break
             found.add(f"{name}>{other}")
-    groups = sorted({"QUOTED" if inside else _GROUP[name] for _, name, inside in concepts if name in _GROUP})
+    told = {"QUOTED" if inside else _GROUP[name] for _, name, inside in concepts if name in _GROUP}
+    if role in ("tool", "definition"):
+        told.add("DOCUMENT")
+    groups = sorted(told)
     found.update(map("&".join, combinations(groups, 2)))
     found.update(map("&".join, combinations(groups[:_MOST_GROUPS], 3)))
     found.update(map(" ".join, pairwise(words)))

@@ -33,18 +33,23 @@ Meaning = tuple[str, Concepts]
 
 
 class Lexicon:
-    """The concepts of words, by stem; pure but for what it remembers."""
+    """
+    The concepts of words, by stem; pure but for what it remembers.
+
+    Attributes:
+        phrases: By the word that they begin with.
+    """
 
     def __init__(self, text: str) -> None:
         self._words: dict[str, Concepts] = {}
-        self._phrases: dict[str, dict[tuple[str, ...], Concepts]] = {}
+        self.phrases: dict[str, dict[tuple[str, ...], Concepts]] = {}
         self._known: dict[str, Meaning] = {}
         for line in text.splitlines():
             name, _, words = line.partition(":")
             if not line.startswith("#"):
                 for entry in words.split():
                     self._add(name, entry)
-        phrased = {word for phrases in self._phrases.values() for phrase in phrases for word in phrase}
+        phrased = {word for phrases in self.phrases.values() for phrase in phrases for word in phrase}
         simple = {word for word in phrased | set(self._words) if len(word) > 1}
         self._all = frozenset(simple | {word + "s" for word in simple})
 
@@ -53,7 +58,7 @@ class Lexicon:
         if len(parts) == 1:
             self._words[parts[0]] = _joined(self._words.get(parts[0], ()), name)
         elif parts:
-            phrases = self._phrases.setdefault(parts[0], {})
+            phrases = self.phrases.setdefault(parts[0], {})
             phrases[parts] = _joined(phrases.get(parts, ()), name)
 
     def meaning(self, word: str) -> Meaning:
@@ -67,7 +72,7 @@ class Lexicon:
 
     def phrase(self, words: Sequence[str], at: int) -> tuple[int, Concepts]:
         """How many of *words* from *at* on are the longest phrase that stands there, and its concepts; 0 for none."""
-        phrases = self._phrases.get(words[at])
+        phrases = self.phrases.get(words[at])
         if phrases is not None:
             for size in range(min(_PHRASE_WORDS, len(words) - at), 1, -1):
                 concepts = phrases.get(tuple(words[at : at + size]))
