@@ -51,7 +51,7 @@ class AnthropicToolFrames(ToolFrames):
             self._start(index, decode_members(members["content_block"]), out)
         call = self._calls.get(index)
         text = self._go_on(call, name, members) if call is not None else None
-        if call is not None and any(call is waiting for _, waiting in self._queue):
+        if call is not None and call.waits:
             self._hold(call, frame(data, name), text, _with_text)
             self._release(out)
         else:
@@ -83,6 +83,7 @@ class AnthropicToolFrames(ToolFrames):
         if self._queue or not call.is_open:
             self._calls[index] = call
             self._queue.append((index, call))
+            call.waits = True
 
     def _go_on(self, call: Waiting, name: bytes, members: dict[str, Raw]) -> str | None:
         """*call* has another event; the text of its arguments, if that is all it says."""

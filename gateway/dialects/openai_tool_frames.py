@@ -102,15 +102,16 @@ class OpenAIToolFrames(ToolFrames):
             if queue or not call.is_open:
                 queue.append(call)
                 self._queues[piece.index] = queue
-        waits = any(call is waiting for waiting in queue)
-        if waits:
+                call.waits = True
+        must_wait = call.waits
+        if must_wait:
             is_all = len(one.choices) == 1 and _is_all(piece)
             held = frame(one.data) if is_all else one.saying(piece.alone)
             self._hold(call, held, _text_alone(piece), _with_text)
         else:
             out.append(one.saying(piece.alone))
         self._release(piece.index, out)
-        return not waits and len(out) == begins_at + 1
+        return not must_wait and len(out) == begins_at + 1
 
     def _finish(self, choices: list[Any], out: list[bytes]) -> None:
         """Calls of choices that end are over."""

@@ -51,7 +51,7 @@ class Waiting:
         tool_of: What it calls, by the name.
     """
 
-    __slots__ = ("_argued", "_names", "_pieces", "_rules", "_tool_of", "_whole", "frames", "is_open", "tool")
+    __slots__ = ("_argued", "_names", "_pieces", "_rules", "_tool_of", "_whole", "frames", "is_open", "tool", "waits")
 
     def __init__(self, tool_of: Callable[[str], Tool]) -> None:
         self._tool_of = tool_of
@@ -63,6 +63,7 @@ class Waiting:
         self.tool: Tool | None = None  # once its name is whole
         self.frames = HeldFrames()
         self.is_open = False  # allowed, whatever else comes
+        self.waits = False  # for itself, or for calls before it
 
     def take(self, name: str, text: str, terms: ToolTerms) -> None:
         """The next piece of its *name* and the *text* of its arguments. Raises CallDenied."""
@@ -217,6 +218,7 @@ class ToolFrames(ABC):
             raise CallDenied(call.tool, Denied("it is too long to be judged"))
 
     def _let_go(self, call: Waiting) -> list[bytes]:
+        call.waits = False
         self._held_bytes -= call.frames.size
         return call.frames.take()
 
