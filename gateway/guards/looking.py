@@ -31,6 +31,10 @@ class Seeds:
             self._set.Add(pattern)
         self._set.Compile()
 
+    def may_be_in(self, text: str) -> bool:
+        """Whether *text* has a seed in it, in whatever disguise."""
+        return bool(self._seen(undisguise(text).text))
+
     def find(self, text: str, look: Look) -> list[Finding]:
         """
         What *look* finds in *text* by the seeds in it, in order, with places in the text as it came.
@@ -42,7 +46,7 @@ class Seeds:
         plain = bare.text
         findings: list[Finding] = []
         for _ in range(_MOST_LOOKS):
-            seeds = self._set.Match(plain.encode("utf-8", "replace"))
+            seeds = self._seen(plain)
             if not seeds:
                 break
             if not findings:
@@ -55,3 +59,6 @@ class Seeds:
         return [
             Finding(found.kind, *bare.span(found.start, found.end), found.score, found.reason) for found in findings
         ]
+
+    def _seen(self, plain: str) -> list[int]:
+        return self._set.Match(plain.encode("utf-8", "replace")) or []

@@ -55,7 +55,7 @@ class CredentialsEngine:
 
     def glance(self, text: str) -> bool:
         """Whether there is what a finder would begin with."""
-        return bool(self._seeds.Match(undisguise(text).text.encode("utf-8", "replace")))
+        return self._seeds.may_be_in(text)
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order and without overlaps, whatever its score."""

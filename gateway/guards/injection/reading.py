@@ -95,8 +95,8 @@ _COMMON = frozenset(
     (
         "the", "an", "to", "of", "and", "is", "in", "for", "it", "be", "are", "was", "that", "this", "with", "as",
         "from", "have", "has", "my", "your", "you", "or", "all", "yang", "di", "ke", "dari", "ini", "itu", "untuk",
-        "dengan", "saya", "aku", "kamu", "anda", "tidak", "jangan", "apa", "semua", "saja", "tanpa", "atau", "dalam", "pada",
-        "adalah", "tolong", "please", "can", "if", "by", "at", "what", "lo", "gue", "not", "me", "do", "so",
+        "dengan", "saya", "aku", "kamu", "anda", "tidak", "jangan", "apa", "semua", "saja", "tanpa", "atau", "dalam",
+        "pada", "adalah", "tolong", "please", "can", "if", "by", "at", "what", "lo", "gue", "not", "me", "do", "so",
     )
 )  # fmt: skip
 

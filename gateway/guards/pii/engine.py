@@ -57,7 +57,7 @@ class PiiEngine:
         """Whether there is what a finder would begin with; none does without a digit or an `@`."""
         if text.isascii() and _MARK.search(text) is None:
             return False
-        return bool(self._seeds.Match(undisguise(text).text.encode("utf-8", "replace")))
+        return self._seeds.may_be_in(text)
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order and without overlaps, whatever its score."""
