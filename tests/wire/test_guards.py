@@ -66,6 +66,7 @@ def config(base_url: str) -> Config:
     out["policies"] = {mode: {"guardrails": {"pii": {"mode": mode}}} for mode in modes.values()}
     for key, mode in modes.items():
         out["keys"][key] = {"tenant": mode, "tier": "enterprise", "policy": mode}
+    out["keys"][BLOCK]["inflight"] = 1
     for key, mode in ((STRICT, "block"), (LOOSE, "monitor")):
         out["policies"][f"injection-{mode}"] = {"guardrails": {"injection": {"mode": mode}}}
         out["keys"][key] = {"tenant": mode, "tier": "enterprise", "policy": f"injection-{mode}"}
@@ -157,7 +158,8 @@ async def test_grd_11_a_refusal_is_no_stream(place: Place, model: str, stream: b
     """It is a plain 403 before anything else: no provider is asked, nothing is charged, no SDK tries again."""
     path, body = asked(model, f"mail {MAIL} {CANARY}", stream=stream)
 
-    reply = await place.post(BLOCK, path, body)
+    replies = [await place.post(BLOCK, path, body) for _ in range(2)]  # the first has given its place back
+    reply = replies[-1]
 
     error, row = reply.json["error"], await place.row(reply)
     assert (reply.status, reply.headers.get("content-type")) == (403, "application/json")
