@@ -78,6 +78,11 @@ class WayOut:
         """Whether something came since the last silence that is held back for what may follow."""
         return self._texts is not None and self._texts.is_restless
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more of a stream may leave but its end."""
+        return any(editor is not None and editor.failure is not None for editor in (self._texts, self._tools))
+
     def over(self, lane: Lane) -> EditedLane:
         """
         *lane* as the client hears it. Of an answer in two parts, both go through the same.

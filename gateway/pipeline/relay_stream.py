@@ -54,8 +54,7 @@ class StreamRelay:
         self._gauge = Gauge(exchange.stop_tokens) if exchange.stop_tokens is not None else None
         self._patience_s = services.deadlines.write_stall_s
         self._way_out = services.answering.way_out(exchange)
-        ease = self._way_out.ease if self._way_out is not None else None
-        self.watch = StreamWatch(services, exchange, sink, ease)
+        self.watch = StreamWatch(services, exchange, sink, self._way_out)
         self._opening = Opening(exchange, self.watch)
 
     async def run(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from gateway.core.errors import FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, UpstreamFailed
 from gateway.core.exchange import Exchange
@@ -25,18 +25,27 @@ class UsageOverdue(Exception):
     """The answer is complete; its usage or terminator is late and no longer waited for."""
 
 
+class Held(Protocol):
+    """What is held back of a stream."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more may leave but the end."""
+
+    def ease(self) -> bytes:
+        """What may leave since nothing has come for a while."""
+
+
 class StreamWatch(Watch):
     """
     Until the stream has started only the first-token deadline counts; from then on progress is what resets the idle
     timer. Heartbeats are written here, by the very task that writes frames, so they can never land inside one.
 
     Args:
-        ease: What may leave of what guards hold back, when it is time for that.
+        held: What guards hold back.
     """
 
-    def __init__(
-        self, services: Services, exchange: Exchange, sink: Sink, ease: Callable[[], bytes] | None = None
-    ) -> None:
+    def __init__(self, services: Services, exchange: Exchange, sink: Sink, held: Held | None = None) -> None:
         first_token_s = services.deadlines.first_token_s
         super().__init__(services, sink, exchange.started_s + first_token_s, FIRST_TOKEN_TIMEOUT)
         self._exchange = exchange
@@ -49,7 +58,7 @@ class StreamWatch(Watch):
         self._complete_s: float | None = None
         self._blocked_s: float | None = None
         self._started = False
-        self._ease = ease
+        self._held = held
         self._ease_s = inf
         self._heartbeat = CLIENT_DIALECTS[exchange.call.dialect].heartbeat
 
@@ -133,12 +142,29 @@ class StreamWatch(Watch):
         self._ease_s = due_s
         self.arm(due_s)
 
+    def _fire(self) -> None:
+        """
+        As in `Watch`; but words that have been held back for long enough leave from here: the task that waits for more
+        need not be woken for them. It has handed over all that it had before it began to wait.
+        """
+        now_s = self.now_s()
+        if self._task is not None and self._blocked_s is None and now_s >= self._ease_s:
+            try:
+                self._let_go(now_s)
+            except ConnectionError:
+                self._cut()  # it will meet it too
+        super()._fire()
+
     def _let_go(self, now_s: float) -> None:
         self._ease_s = inf
-        frames = self._ease() if self._ease is not None else b""
+        if self._held is None:
+            return
+        frames = self._held.ease()
         if frames:
             self.written_s = now_s
             self.sink.write(frames)
+        if self._held.has_ended:
+            self._cut()  # what waits has nothing to wait for
 
     def _beat(self) -> None:
         self.written_s = self.now_s()
