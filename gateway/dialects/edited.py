@@ -13,7 +13,6 @@ from gateway.dialects.anthropic_editing import AnthropicTextEditor
 from gateway.dialects.base import Lane
 from gateway.dialects.editing import TextEditor
 from gateway.dialects.openai_editing import OpenAITextEditor
-from gateway.dialects.over import Over
 
 TEXT_EDITORS: Mapping[ClientDialectName, type[TextEditor]] = {
     "openai_chat": OpenAITextEditor,
@@ -39,70 +38,90 @@ class FrameEditor(Protocol):
         """The answer is complete but for its end: what was held back."""
 
 
-class EditedLane(Over):
+class EditedLane:
     """
     A lane and what its frames go through, in this order: one editor, or two.
 
     An answer is complete when its lane is and no editor has ended it. Before it is settled, `conclude` has to be asked:
-    what is said last may be what ends it otherwise.
+    what is said last may be what ends it otherwise. What a lane says of itself is noted with each read: it is asked for
+    several times a frame.
     """
 
     def __init__(self, lane: Lane, editors: tuple[FrameEditor, ...]) -> None:
-        super().__init__(lane)
-        self._editors = editors
-        self._first, self._last = editors[0], editors[-1]  # there are one or two: they are asked with every frame
-        self._rest = b""
-
-    @property
-    def inner(self) -> Lane:
+        self.inner = lane
         """The lane without its editors."""
-        return self._lane
+        self._editors = editors
+        self._first, self._last = editors[0], editors[-1]
+        self._rest = b""
+        self._note()
 
     @property
-    def complete(self) -> bool:
-        return self._lane.complete and self._cut is None
+    def note(self) -> str | None:
+        return self.inner.note
+
+    @note.setter
+    def note(self, note: str | None) -> None:
+        self.inner.note = note
 
     @property
     def failure(self) -> Failure | None:
-        return self._first.failure or self._last.failure or self._lane.failure
+        return self._first.failure or self._last.failure or self.inner.failure
+
+    @property
+    def deltas(self) -> int:
+        return self.inner.deltas
+
+    @property
+    def response_id(self) -> str | None:
+        return self.inner.response_id
 
     @property
     def _cut(self) -> Failure | None:
         return self._first.failure or self._last.failure
 
+    def _note(self) -> None:
+        lane = self.inner
+        self.started, self.ended = lane.started, lane.ended
+        self.progress, self.talking = lane.progress, lane.talking
+        self.complete = lane.complete and self._cut is None
+
     def feed(self, data: bytes) -> bytes:
-        frames = self._lane.feed(data)
+        frames = self.inner.feed(data)
         if frames:
             frames = self._first.feed(frames)
             if frames and self._last is not self._first:
                 frames = self._last.feed(frames)
+        self._note()
         return frames
 
     def end(self) -> bytes:
-        return self._edited(self._lane.end())
+        out = self._edited(self.inner.end())
+        self._note()
+        return out
 
     def conclude(self) -> Failure | None:
         """The answer is complete: what is held back is looked at, and kept for `finish`. How an editor has ended it."""
-        self._rest = self._edited(self._lane.last_words())
+        self._rest = self._edited(self.inner.last_words())
         for at, editor in enumerate(self._editors):
             if self._cut is None:
                 self._rest += self._edited(editor.end(), at + 1)
+        self._note()
         return self._cut
 
     def fail(self, failure: Failure, receipt: Receipt) -> bytes:
-        return self._rest + self._edited(self._lane.fail(failure, receipt))
+        return self._rest + self._edited(self.inner.fail(failure, receipt))
 
     def finish(self, receipt: Receipt) -> bytes:
-        return self._rest + self._edited(self._lane.finish(receipt))
+        return self._rest + self._edited(self.inner.finish(receipt))
 
     def last_words(self) -> bytes:
-        return self._edited(self._lane.last_words())
+        return self._edited(self.inner.last_words())
 
     def measure(self) -> tuple[Usage, Basis]:
-        return self._lane.measure()
+        return self.inner.measure()
 
     def received_tokens(self) -> int:
-        return self._lane.received_tokens()
+        return self.inner.received_tokens()
 
     def _edited(self, frames: bytes, first: int = 0) -> bytes:
         for editor in self._editors[first:]:
