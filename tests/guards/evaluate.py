@@ -1,8 +1,9 @@
 """
 How good the injection guard is: `python -m tests.guards.evaluate` prints recall and false positives as tables.
 
-The set is frozen: `FROZEN` is its digest, and nothing is trained or tuned on it. With `development` as argument the
-same tables are of the texts that were trained on, which says how well they fit and nothing else.
+The set is frozen: `FROZEN` is its digest, and nothing is trained or tuned on it. With `confirmation` as argument the
+tables are of a second frozen set, which was written after the first had been looked at; with `development`, of the
+texts that were trained on, which says how well they fit and nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FROZEN = {
     "evaluation_buried.txt": "8e1e4352dc20333df3b002bf7af09acb0d9f75bae775e6c046549968b56c31c0",
     "evaluation_hard.txt": "de0d791eca5c56a332791da5815f1fca024f3beb37c49206242052f0b12d161d",
     "evaluation_ordinary.txt": "d7fd3637fc69fa62380fde8cf26d45133af33e42aa3b14b3f4285b6384e9043f",
+    "confirmation.txt": "8403b16cf578c5d6adb73f442b64cd53a74cc6da77fce6a3e4e9b13ac6012888",
 }
 LANGUAGES = {"en": "English", "id": "Indonesian"}
 _Z = 1.959964
@@ -90,14 +92,19 @@ def table(scored: Scored, threshold: float) -> str:
     return "\n".join(lines)
 
 
+SETS: dict[str, Callable[[], list[Sample]]] = {
+    "evaluation": evaluation,
+    "confirmation": lambda: handwritten("confirmation.txt"),
+    "development": lambda: [sample for name in WRITTEN for sample in handwritten(name)],
+}
+
+
 def main() -> None:
     """Print the tables."""
     engine = InjectionEngine()
-    if sys.argv[1:] == ["development"]:
-        samples = [sample for name in WRITTEN for sample in handwritten(name)]
-    else:
-        samples = evaluation()
-        sys.stdout.write(f"evaluation set as frozen: {is_frozen()}\n")
+    which = sys.argv[1] if sys.argv[1:] else "evaluation"
+    samples = SETS[which]()
+    sys.stdout.write(f"{which}, {'as frozen' if is_frozen() else 'CHANGED since it was frozen'}\n")
     scored = [(sample, score(engine, sample)) for sample in samples]
     sys.stdout.write(f"threshold {engine.threshold}, engine version {engine.version}\n\n")
     sys.stdout.write(table(scored, engine.threshold) + "\n")

@@ -26,9 +26,6 @@ SOURCES = (TEMPLATES, *WRITTEN)
 SEED = 5
 WRITTEN_COUNTS = 5.0
 """How much more a text written by hand counts than one drawn from templates: no two of them are alike."""
-SHIFT = 0.75
-"""Added to what training finds, so that the threshold of 0.9 lies where, in four-fold cross-validation on the texts
-written by hand, about 5 % of the hard benign ones lie above."""
 ROUNDS = 2
 EPOCHS = 7
 AVERAGED = 4
@@ -129,9 +126,7 @@ def learn(engine: InjectionEngine, share: float = 1.0) -> dict[str, float]:
     written = [sample for name in WRITTEN for sample in handwritten(name)][:: round(1 / share)]
     samples = [*templates, *written, *pasted(written)]
     counts = [1.0] * len(templates) + [WRITTEN_COUNTS] * (len(samples) - len(templates))
-    weights = train(windows(samples, engine), counts)
-    weights["(bias)"] += SHIFT
-    return weights
+    return train(windows(samples, engine), counts)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ _WORDLIKE = 0.7
 _PRINTED = 0.92
 
 _BASE64 = re2.compile(r"(?:data:[a-z0-9.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{20,}(?:\r?\n[A-Za-z0-9+/_-]{8,})*={0,2}")
-_HEX = re2.compile(r"(?:(?:0x|\\x|%|\\u00|&#x)?[0-9A-Fa-f]{2}[\s:,;]{0,2}){12,}")
+_HEX = re2.compile(r"(?:\b|\\x|\\u00)(?:(?:0x|\\x|%|\\u00|&#x)?[0-9A-Fa-f]{2}[\s:,;]{0,2}){12,}")
 _DECIMAL = re2.compile(r"(?:(?:&#)?[0-9]{2,3}[\s,;]{1,2}){11,}[0-9]{2,3}")
 _PAIR = re.compile(r"(?:0x|\\x|%|\\u00|&#x)?([0-9A-Fa-f]{2})")
 _NUMBER = re.compile(r"[0-9]{2,3}")
