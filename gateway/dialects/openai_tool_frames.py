@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -15,7 +16,7 @@ from gateway.wire.body import replace_members
 from gateway.wire.sse import frame
 from gateway.wire.values import decode_members, decode_values
 
-_WORDS = (b"tool_calls", b"function_call", b"\\u00")  # the last: a provider may spell letters that way
+_ESCAPE = b"\\u00"  # a provider may spell the letters of a name that way
 _CALLS = ("tool_calls", "function_call")
 _OLD = -1  # index of the one call that a choice had before there were several
 _PLAIN_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
@@ -31,6 +32,10 @@ class _Chunk(Struct):
     def saying(self, choices: list[Any]) -> bytes:
         """The frame of a chunk with *choices* in this one's envelope; b"" for none."""
         return frame(_with(self.members, choices)) if choices else b""
+
+    def frames(self, calls: Iterable[bytes | _Piece]) -> Iterator[bytes]:
+        """*calls* as frames."""
+        return (self.saying(call.alone) if isinstance(call, _Piece) else call for call in calls)
 
 
 class _Piece(Struct):
@@ -61,27 +66,29 @@ class OpenAIToolFrames(ToolFrames):
         self._queues: dict[int, list[Waiting]] = {}  # by choice, those that wait; none is empty
 
     def _says_nothing(self, frames: bytes) -> bool:
-        return not self._queues and not any(word in frames for word in _WORDS)
+        if self._queues or _ESCAPE in frames:
+            return False
+        return b"tool_calls" not in frames and b"function_call" not in frames
 
     def _take(self, name: bytes, data: bytes, out: list[bytes]) -> None:
         members = decode_members(data)
         said = decode_values(members["choices"]) if "choices" in members and "error" not in members else []
         one = _Chunk(data, members, said)
-        calls: list[bytes] = []
+        calls: list[bytes | _Piece] = []  # a piece for the frame that it would make
         try:
             is_whole = [self._go_on(piece, one, calls) for choice in said for piece in _pieces(choice)]
         except CallDenied:
-            out += [_content(one), *calls]
+            out += [_content(one), *one.frames(calls)]
             raise
         if all(is_whole):
             self._finish(said, out)
             out.append(frame(data))
         else:
-            out += [_content(one), *calls]
+            out += [_content(one), *one.frames(calls)]
             self._finish(said, out)
             out.append(_ends(one))
 
-    def _go_on(self, piece: _Piece, one: _Chunk, out: list[bytes]) -> bool:
+    def _go_on(self, piece: _Piece, one: _Chunk, out: list[bytes | _Piece]) -> bool:
         """
         A call begins or goes on: add what leaves for that to *out*. Raises CallDenied.
 
@@ -94,7 +101,7 @@ class OpenAIToolFrames(ToolFrames):
         call = known or Waiting(lambda name: Tool((name,)))
         if known is None and queue:
             queue[-1].name_is_whole(self._terms)
-            self._release(piece.index, out)
+            out += self._release(piece.index)
         for name, text in said_of({"function": piece.said} if index == _OLD else piece.said):
             call.take(name, text, self._terms)
         if known is None:
@@ -109,8 +116,8 @@ class OpenAIToolFrames(ToolFrames):
             held = frame(one.data) if is_all else one.saying(piece.alone)
             self._hold(call, held, _text_alone(piece), _with_text)
         else:
-            out.append(one.saying(piece.alone))
-        self._release(piece.index, out)
+            out.append(piece)
+        out += self._release(piece.index)
         return not must_wait and len(out) == begins_at + 1
 
     def _finish(self, choices: list[Any], out: list[bytes]) -> None:
@@ -126,15 +133,16 @@ class OpenAIToolFrames(ToolFrames):
     def _close(self, choice: int, out: list[bytes]) -> None:
         for call in list(self._queues.get(choice, ())):
             call.end(self._terms)
-            self._release(choice, out)
+            out += self._release(choice)
 
-    def _release(self, choice: int, out: list[bytes]) -> None:
-        """Those that were waiting for themselves alone leave."""
-        queue = self._queues.get(choice, [])
+    def _release(self, choice: int) -> list[bytes]:
+        """The frames of those that were waiting for themselves alone, which leave."""
+        queue, out = self._queues.get(choice, []), list[bytes]()
         while queue and queue[0].is_open:
             out += self._let_go(queue.pop(0))
         if not queue:
             self._queues.pop(choice, None)
+        return out
 
 
 def _pieces(choice: dict[str, Any]) -> list[_Piece]:

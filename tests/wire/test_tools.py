@@ -348,3 +348,16 @@ async def test_a_key_without_rules(place: Place, way: Way, stream: bool) -> None
     reply = await place.gateway.client().request("POST", way.path, payload)
 
     assert (reply.status, b"tool_denied" in reply.body) == (200, False)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_named_call(place: Place, stream: bool) -> None:
+    """One that ends with a denied call is not kept: it can be made again under its name."""
+    script = told(("drop_all", "{}"), dialect="openai") if stream else [answer(TOO_MUCH, dialect="openai")]
+    place.provider.script("m", script)
+    client = place.gateway.client(KEY_RULED, **{"Idempotency-Key": f"denied-{stream}"})
+
+    replies = [await client.request("POST", CHAT, wanted(WAYS["chat"], stream=stream)) for _ in range(2)]
+
+    assert [b"tool_denied" in reply.body for reply in replies] == [True, True]
+    assert len(place.provider.requests) == 2
