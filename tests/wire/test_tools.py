@@ -206,7 +206,7 @@ async def test_an_answer_that_calls_what_is_denied(place: Place, way: Way, denie
     error = reply.json["error"]
     assert (reply.status, error["code"], reply.headers.get("x-should-retry")) == (403, "tool_denied", "false")
     assert error["message"].startswith(f"The tool {denied[0]} that the answer calls is not allowed: ")
-    assert b"700" not in reply.body
+    assert "700" not in error["message"]
     assert (row["outcome"], row["status"], row["error_code"]) == ("interrupted", 403, "tool_denied")
     assert (row["failure_class"], row["failure_reason"]) == ("policy_stop", "tool_denied")
     assert (row["prompt_tokens"], row["completion_tokens"], row["cost_usd"]) == (7, 5, "0.0000675")
@@ -283,7 +283,7 @@ async def test_a_stream_that_calls_what_is_denied(place: Place, way: Way, name: 
     words = ["Look", "read(", PAID[:5], PAID[5:], "tool_denied policy_stop"]
     assert (reply.status, reply.ended_properly) == (200, True)
     assert heard(reply) == (words if way.path == MESSAGES else [*words, "[DONE]"])
-    assert b"700" not in reply.body
+    assert b":700" not in reply.body
     assert b'"message":"The tool %b that the answer calls is not allowed: ' % name.encode() in reply.body
     assert (row["outcome"], row["failure_class"], row["error_code"]) == ("interrupted", "policy_stop", "tool_denied")
     assert (row["completion_tokens"] > 0, row["cost_usd"] > "0.00") == (True, True)
