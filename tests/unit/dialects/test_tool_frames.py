@@ -211,6 +211,16 @@ def test_the_bound() -> None:
     assert "too long to be judged" in (reason(editor) or "")
 
 
+def test_no_more_is_held_than_is_said() -> None:
+    """Thousands of pieces of one call wait as one."""
+    frames = [TC(0, '{"amount":7,"x":"', name="pay"), *[TC(0, "x")] * 5_000, TC(0, '"}')]
+
+    out = b"".join(run(openai(), *frames))
+
+    assert joined(out)[1] == {(0, 0): ["pay", '{"amount":7,"x":"' + "x" * 5_000 + '"}']}
+    assert len(out) < 6_000
+
+
 def test_the_role_goes_on() -> None:
     """Of a chunk with a role and a call only the call waits."""
     call = [{"index": 0, "id": "c", "function": {"name": "pay", "arguments": '{"amount":'}}]
