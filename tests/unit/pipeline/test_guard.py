@@ -363,3 +363,15 @@ async def test_grd_12_what_is_no_text(dialect: ClientDialectName) -> None:
     passed = await House((Words(**PII),)).pass_through(call, pii=REDACT)
 
     assert passed.call is call
+
+
+async def test_members_besides_messages() -> None:
+    """A user's name that is an address, and words in a member that nobody knows, leave as placeholders too."""
+    call = chat("hi", user="jane@e.com", documents=[{"title": "Mail of bob@e.com"}], metadata={"for": "jane@e.com"})
+
+    passed = await House((Words(**PII),)).pass_through(call, pii=REDACT)
+
+    fields = {name: json.loads(bytes(raw)) for name, raw in passed.call.fields.items()}
+    assert (fields["user"], fields["metadata"]) == ("[EMAIL_1]", {"for": "[EMAIL_1]"})
+    assert fields["documents"] == [{"title": "Mail of [EMAIL_2]"}]
+    assert {name: fields[name] for name in ("model", "max_tokens")} == {"model": "m", "max_tokens": 5}
