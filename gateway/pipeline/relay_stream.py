@@ -198,7 +198,7 @@ class StreamRelay:
         complete, progress, read, feed = lane.complete, lane.progress, flow.answer.read, lane.feed
         sink, clock_s, gauge, way_out = self._sink, watch.now_s, self._gauge, self._way_out
         if way_out is not None and way_out.is_restless:  # since the first frame
-            watch.held_until(clock_s() + way_out.hold_s)
+            watch.hold(clock_s(), way_out.hold_s)
         while not lane.ended and lane.failure is None and lane.complete == complete:
             data = await read()
             out = feed(data) if data else lane.end()
@@ -218,7 +218,7 @@ class StreamRelay:
                     data = out = b""  # a stuck client is not to hold them too: the socket's buffer has its copy
                     await watch.drain()
             if way_out is not None and way_out.is_restless:
-                watch.held_until(now_s + way_out.hold_s)
+                watch.hold(now_s, way_out.hold_s)
 
     async def _finish(self, flow: _Flow) -> None:
         """Settle, then say the last words: the client may close on the terminator, and that is no cancellation."""

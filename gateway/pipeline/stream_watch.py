@@ -16,6 +16,8 @@ from gateway.pipeline.watch import Watch
 
 T = TypeVar("T")
 
+_SLOTS = 4  # in the time that something is held back
+
 
 class ClientStalled(Exception):
     """The client has not taken a byte for the length of the write-stall deadline."""
@@ -137,10 +139,15 @@ class StreamWatch(Watch):
         self.sink.open(self.services.headers(exchange, None))
         exchange.committed_s = self.written_s = self.now_s()
 
-    def held_until(self, due_s: float) -> None:
-        """Something is held back that may leave at *due_s*, unless more comes before."""
-        self._ease_s = due_s
-        self.arm(due_s)
+    def hold(self, now_s: float, hold_s: float) -> None:
+        """
+        Something is held back that may leave *hold_s* from now, or a quarter of that earlier, unless more comes before.
+
+        Streams share the times at which they let go: a wake-up of the loop costs more than all that is done in it.
+        """
+        slot_s = hold_s / _SLOTS
+        self._ease_s = (now_s + hold_s) // slot_s * slot_s
+        self.arm(self._ease_s)
 
     def _fire(self) -> None:
         """
