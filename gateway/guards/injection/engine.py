@@ -30,7 +30,7 @@ LEAST_SCORE = 0.05
 """A piece below says nothing; it would only fill the list."""
 
 _SURE = 0.9
-_FAMILIES = {
+FAMILIES = {
     "extraction": "PROMPT REVEAL SHOW WHATARE HIDDEN VERBATIM ABOVE",
     "jailbreak": "PERSONA FREE JAIL MODE ACTIVATE DISABLE SAFETY REFUSE",
     "exfiltration": "SEND DATA LINK MAILTO NUMBER IMAGE KEYFILE",
@@ -39,7 +39,7 @@ _FAMILIES = {
     "document": "ADDRESS AI COMMENT UNSEEN DOCHIDE CONCEAL USER",
     "override": "IGNORE NOFOLLOW INSTR PRIOR OBEY MINE AUTH NEW NOW",
 }
-_FAMILY = {concept: family for family, concepts in _FAMILIES.items() for concept in concepts.split()}
+_FAMILY = {concept: family for family, concepts in FAMILIES.items() for concept in concepts.split()}
 
 
 class Window(Struct, frozen=True, gc=False):
@@ -137,7 +137,7 @@ class InjectionEngine:
 
     def _finding(self, window: Window, score: float) -> Finding:
         reasons = self._model.reasons(window.features)
-        weights = dict.fromkeys(_FAMILIES, 0.0)
+        weights = dict.fromkeys(FAMILIES, 0.0)
         for feature, weight in reasons:
             for concept in feature.removeprefix("first:").split(">"):
                 family = _FAMILY.get(concept)
