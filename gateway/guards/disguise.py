@@ -47,21 +47,20 @@ _ODD_CHARS = frozenset(map(chr, _TWINS))
 _FEW = 16  # so many kinds of them are replaced one after the other faster than all of them in one pass
 
 
-def _odd() -> re2._Regexp:
+def _odd() -> str:
     """
-    Finds whether a disguise could matter: most texts with a dash or an emoji need none.
+    For RE2: finds whether a disguise could matter: most texts with a dash or an emoji need none.
 
     Only what stands behind a letter, digit or sign of ASCII can tear a number or a key apart.
     """
     unseen = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in _UNSEEN_RANGES)
     marks = "".join(f"\\x{{{ord(char):x}}}" for char in _SPACES + _DASHES + _DOTS)
     letters = "".join(f"\\x{{{c:x}}}" for c, twin in _TWINS.items() if twin.isalnum() or 0xFF01 <= c < 0xFF5F)
-    options = re2.Options()
-    options.never_capture = True
-    return re2.compile(f"[{letters}\\x{{fe6b}}]|[!-~][{unseen}]|[0-9][{marks}]", options)
+    return f"[{letters}\\x{{fe6b}}]|[!-~][{unseen}]|[0-9][{marks}]"
 
 
-_ODD = _odd()
+ODD = _odd()
+_ODD = re2.compile(ODD)
 
 
 class Bare(Struct, frozen=True):
@@ -88,7 +87,7 @@ class Bare(Struct, frozen=True):
 
 
 def undisguise(text: str) -> Bare:
-    """*text* without disguise: itself, for all texts of ASCII and most others."""
+    """*text* without disguise: itself, for all texts of ASCII, and for others where `ODD` does not stand."""
     if text.isascii() or _ODD.search(text.encode("utf-8", "replace")) is None:
         return Bare(text)
     odd = _ODD_CHARS.intersection(text)
