@@ -18,6 +18,8 @@ from gateway.wire.values import decode_values
 
 _blocks = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 CALL_TYPES = "tool_use"  # `tool_use` itself, `server_tool_use`, `mcp_tool_use`, and what may come after their manner
+_KINDS = ("function", "custom")
+_ARGUMENTS = ("arguments", "input")
 
 
 class Called(Struct, frozen=True, gc=False):
@@ -54,17 +56,20 @@ def openai_calls(choices: list[Any]) -> Iterator[Called]:
 
 
 def said_of(call: Any) -> Iterator[tuple[str, str]]:
-    """Name and arguments of a call, or of a piece of one; of a strange one that is of two kinds, both."""
-    bodies = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+    """Name and arguments of a call, or of a piece of one; of a strange one all that may be taken for them."""
+    bodies = [call[kind] for kind in _KINDS if isinstance(call.get(kind), dict)]
+    bodies += [body for kind, body in call.items() if kind not in _KINDS and isinstance(body, dict) and "name" in body]
+    if "name" in call:
+        bodies.append(call)
     yield from map(name_and_text, bodies or [{}])
 
 
 def name_and_text(function: dict[str, Any]) -> tuple[str, str]:
-    """What is said of a function by its name and by its arguments; free text is `input`."""
-    name, arguments = function.get("name"), function.get("arguments", function.get("input"))
-    if arguments is not None and not isinstance(arguments, str):  # an object instead of its text
-        arguments = msgspec.json.encode(arguments).decode()
-    return name if isinstance(name, str) else "", arguments or ""
+    """What is said of a function by its name and by its arguments; free text is `input`, and both are too much."""
+    name, said = function.get("name"), [function[member] for member in _ARGUMENTS if function.get(member) is not None]
+    # an object instead of its text
+    texts = [value if isinstance(value, str) else msgspec.json.encode(value).decode() for value in said]
+    return name if isinstance(name, str) else "", "".join(texts)
 
 
 def anthropic_calls(content: Raw) -> Iterator[Called]:
@@ -77,7 +82,7 @@ def anthropic_calls(content: Raw) -> Iterator[Called]:
 def is_call(block: dict[str, Raw]) -> bool:
     """Whether *block* calls a tool."""
     kind = _text(block, "type")
-    return kind.endswith(CALL_TYPES)
+    return CALL_TYPES in kind
 
 
 def tool_of(block: dict[str, Raw]) -> Tool:

@@ -54,8 +54,13 @@ def _openai_tool(tool: object, place: str) -> Iterator[Offer]:
     """By the name that its type has, and by one that a careless provider may take instead."""
     members = _dict(tool)
     kind = members.get("type", "function")
-    if kind in ("function", "custom"):
-        yield Offer(place, Tool((_name(members.get(kind)),)))
+    if kind == "mcp":
+        named = members.get("allowed_tools")
+        named = _dict(named).get("tool_names", named)
+        yield from _mcp_tools(members.get("server_label"), named, f"{place}.allowed_tools")
+    elif kind in ("function", "custom"):
+        if kind in members or "name" not in members:
+            yield Offer(place, Tool((_name(members.get(kind)),)))
     else:
         yield Offer(place, Tool((_text(kind),), runs_there=True))
     for other in ("function", "custom"):
@@ -63,12 +68,19 @@ def _openai_tool(tool: object, place: str) -> Iterator[Offer]:
             yield Offer(place, Tool((_name(members[other]),)))
     if "name" in members:
         yield Offer(place, Tool((_name(members),)))
+    yield from _beneath(members, place, _openai_tool)
+
+
+def _beneath(tool: dict[str, Any], place: str, read: Callable[[Any, str], Iterator[Offer]]) -> Iterator[Offer]:
+    """The tools of a *tool* that is a set of others."""
+    for at, other in enumerate(_listed(tool.get("tools"))):
+        yield from read(other, f"{place}.tools[{at}]")
 
 
 def _anthropic(call: Call) -> Iterator[Offer]:
     tools = _items(call, "tools")
     for at, tool in enumerate(tools):
-        yield from _anthropic_tool(_dict(tool), f"tools[{at}]")
+        yield from _anthropic_tool(tool, f"tools[{at}]")
     choice = _value(call, "tool_choice")
     if isinstance(choice, dict) and "name" in choice:
         yield Offer("tool_choice", Tool((_name(choice),)))
@@ -78,7 +90,8 @@ def _anthropic(call: Call) -> Iterator[Offer]:
             yield from _mcp_server(_dict(server), f"mcp_servers[{at}]")
 
 
-def _anthropic_tool(tool: dict[str, Any], place: str) -> Iterator[Offer]:
+def _anthropic_tool(members: object, place: str) -> Iterator[Offer]:
+    tool = _dict(members)
     kind = tool.get("type")
     if kind == "mcp_toolset":
         yield from _mcp_toolset(tool, place)
@@ -93,6 +106,7 @@ def _anthropic_tool(tool: dict[str, Any], place: str) -> Iterator[Offer]:
             yield Offer(place, Tool((kind,), runs_there))
             if "name" in tool:
                 yield Offer(place, Tool((name,), runs_there))
+    yield from _beneath(tool, place, _anthropic_tool)
 
 
 def _mcp_server(server: dict[str, Any], place: str) -> Iterator[Offer]:
@@ -101,11 +115,15 @@ def _mcp_server(server: dict[str, Any], place: str) -> Iterator[Offer]:
     named = said.get("allowed_tools")
     if said.get("enabled") is False:
         return
+    yield from _mcp_tools(server.get("name"), named, place)
+
+
+def _mcp_tools(server: object, named: object, place: str) -> Iterator[Offer]:
     if isinstance(named, list):
         for at, name in enumerate(named):
-            yield Offer(f"{place}[{at}]", mcp_tool(server.get("name"), name))
+            yield Offer(f"{place}[{at}]", mcp_tool(server, name))
     else:
-        yield Offer(place, _any_tool(server.get("name")), and_others=True)
+        yield Offer(place, _any_tool(server), and_others=True)
 
 
 def _mcp_toolset(toolset: dict[str, Any], place: str) -> Iterator[Offer]:
@@ -114,7 +132,7 @@ def _mcp_toolset(toolset: dict[str, Any], place: str) -> Iterator[Offer]:
     if _dict(toolset.get("default_config")).get("enabled") is not False:
         yield Offer(place, _any_tool(server), and_others=True)
     for name, config in _dict(toolset.get("configs")).items():
-        if _dict(config).get("enabled") is True:
+        if _dict(config).get("enabled") not in (None, False):  # 1 and "true" may do for a lenient provider
             yield Offer(f"{place}.configs", mcp_tool(server, name))
 
 
@@ -127,8 +145,12 @@ def _value(call: Call, member: str) -> Any:
 
 
 def _items(call: Call, member: str) -> list[Any]:
-    value = _value(call, member)
-    return value if isinstance(value, list) else []
+    return _listed(_value(call, member))
+
+
+def _listed(value: Any) -> list[Any]:
+    """What is no list is one thing of an unknown form: a provider may take it."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _dict(value: object) -> dict[str, Any]:

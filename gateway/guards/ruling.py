@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -65,6 +66,8 @@ def judge_tool(tool: Tool, terms: ToolTerms) -> Denied | None:
     """Whether *terms* deny *tool* whatever its arguments."""
     if any(len(name) > MAX_NAME_CHARS for name in tool.names):
         return Denied("its name is too long")
+    if not (all(tool.names) or terms.is_open):
+        return Denied("it has no name that could be judged")
     if any(is_like_one_of(name, terms.deny) for name in tool.names):
         return Denied("the policy denies its name")
     if not all(any(is_one_of(name, globs) for name in tool.names) for globs in terms.allow):
@@ -189,11 +192,11 @@ def _texts(value: object) -> tuple[str, ...]:
     return (str(value),)
 
 
-def _number(value: object) -> float | int | None:
+def _number(value: object) -> Decimal | int | None:
     """*value* as a number, from text too: many a tool converts it."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         return value
     text = bytes(value).decode() if isinstance(value, Raw) else value.strip() if isinstance(value, str) else ""
-    return float(text) if _NUMBER.fullmatch(text) else None
+    return Decimal(text) if _NUMBER.fullmatch(text) else None  # a double is the limit for more than that number

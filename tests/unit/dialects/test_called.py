@@ -25,6 +25,9 @@ def test_openai() -> None:
             {"function": {"name": "b"}},
             {"type": "custom", "custom": {"name": "c", "input": "free"}},
             {"function": {"name": "d", "arguments": {"x": 1}}},
+            {"type": "function", "name": "flat", "arguments": "{}"},
+            {"type": "mcp", "mcp": {"name": "m"}, "extra_content": {"google": {}}},
+            {"function": {"name": ["n"], "arguments": "{}", "input": "{}"}},
         ]
     }
     choices = [{"message": message}, {"message": {"content": "Hi", "function_call": {"name": "e", "arguments": "{}"}}}]
@@ -34,6 +37,9 @@ def test_openai() -> None:
         "choices[0].message.tool_calls[1]: b ",
         "choices[0].message.tool_calls[2]: c free",
         'choices[0].message.tool_calls[3]: d {"x":1}',
+        "choices[0].message.tool_calls[4]: flat {}",
+        "choices[0].message.tool_calls[5]: m ",
+        "choices[0].message.tool_calls[6]:  {}{}",
         "choices[1].message.function_call: e {}",
     ]
 
@@ -42,13 +48,15 @@ def test_anthropic() -> None:
     """Every block that uses a tool, whoever runs it; its input as it was spelled, with keys that are there twice."""
     content = b"""[{"type":"text","text":"Hi"},{"type":"tool_use","name":"a","input":{"x": 1,"x":2}},
         {"type":"server_tool_use","name":"b","input":{}},
-        {"type":"mcp_tool_use","name":"c","server_name":"hub","input":{}},{"type":"tool_use","name":7}]"""
+        {"type":"mcp_tool_use","name":"c","server_name":"hub","input":{}},{"type":"tool_use","name":7},
+        {"type":"tool_use ","name":"d","input":{}}]"""
 
     assert told(anthropic_calls(Raw(content))) == [
         'content[1]: a {"x": 1,"x":2}',
         "content[2]: b {}",
         "content[3]: c mcp__hub__c {}",
         "content[4]:  {}",
+        "content[5]: d {}",
     ]
 
 
@@ -56,13 +64,14 @@ def test_anthropic() -> None:
     ("name", "arguments", "expected"),
     [
         ("read", "{}", None),
+        ("", "{}", "A tool that the answer calls is not allowed: it has no name that could be judged."),
         ("pay", '{"amount":7}', None),
         ("drop", "{}", "The tool drop that the answer calls is not allowed: the policy denies its name."),
         ("Drop", "{}", "The tool Drop that the answer calls is not allowed: the policy denies its name."),
         ("d\u200brop", "{}", "A tool that the answer calls is not allowed: the policy denies its name."),
         (
             "pay",
-            '{"amount":700}',
+            '{"amount":100.00000000000000000001}',
             "The tool pay that the answer calls is not allowed: its argument amount is more than the policy allows.",
         ),
     ],

@@ -42,6 +42,20 @@ OPENAI: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["tools[0]: x !", "tools[0]: a"],
     ),
     "no name": ({"tools": [{"type": "function"}]}, ["tools[0]: "]),
+    "flat alone": ({"tools": [{"type": "function", "name": "b"}]}, ["tools[0]: b"]),
+    "a server": (
+        {"tools": [{"type": "mcp", "server_label": "hub", "server_url": "u", "allowed_tools": ["read"]}]},
+        ["tools[0].allowed_tools[0]: read mcp__hub__read !"],
+    ),
+    "an open server": (
+        {"tools": [{"type": "mcp", "server_label": "hub"}]},
+        ["tools[0].allowed_tools: mcp__hub__* ! +"],
+    ),
+    "a set": (
+        {"tools": [{"type": "namespace", "name": "x", "tools": [function("a"), {"name": "b"}]}]},
+        ["tools[0]: namespace !", "tools[0]: x", "tools[0].tools[0]: a", "tools[0].tools[1]: b"],
+    ),
+    "no list": ({"functions": {"name": "f"}}, ["functions[0]: f"]),
     "old": ({"functions": [{"name": "f"}], "function_call": {"name": "g"}}, ["functions[0]: f", "function_call: g"]),
     "chosen": ({"tool_choice": function("a")}, ["tool_choice: a"]),
     "chosen mode": ({"tool_choice": {"type": "required"}}, []),
@@ -76,7 +90,15 @@ ANTHROPIC: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["tools[0]: web_search_20250305 !", "tools[0]: drop !"],
     ),
     "chosen": ({"tool_choice": {"type": "tool", "name": "a"}}, ["tool_choice: a"]),
+    "a set": (
+        {"tools": [{"name": "a", "type": "custom", "tools": [{"name": "b"}]}]},
+        ["tools[0]: a", "tools[0].tools[0]: b"],
+    ),
     "chosen mode": ({"tool_choice": {"type": "any"}}, []),
+    "servers by name": (
+        {"mcp_servers": {"hub": HUB}},
+        ["mcp_servers[0].tool_configuration.allowed_tools: mcp____* ! +"],
+    ),
     "open server": ({"mcp_servers": [HUB]}, ["mcp_servers[0].tool_configuration.allowed_tools: mcp__hub__* ! +"]),
     "closed server": ({"mcp_servers": [{**HUB, "tool_configuration": {"enabled": False}}]}, []),
     "named tools": (
@@ -88,7 +110,7 @@ ANTHROPIC: dict[str, tuple[dict[str, Any], list[str]]] = {
         {
             "mcp_servers": [HUB],
             "tools": [
-                {**TOOLSET, "default_config": {"enabled": False}, "configs": {"read": {"enabled": True}, "drop": {}}}
+                {**TOOLSET, "default_config": {"enabled": False}, "configs": {"read": {"enabled": 1}, "drop": {}}}
             ],
         },
         ["tools[0].configs: read mcp__hub__read !"],
