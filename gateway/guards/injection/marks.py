@@ -58,9 +58,8 @@ _KINDS = {
 }
 _MARKED = re2.compile("|".join(f"(?P<{name}>{'|'.join(patterns)})" for name, patterns in _KINDS.items()))
 _WORDS = {name: f" x{name}x " for name in _KINDS}
-_SIGNS = re2.compile(
-    r"[<>@\[\]{}/|:#*_]|--|[a-z]\.[a-z]|[0-9]\.[0-9]|rm -|nc -|chmod|end of|akhir|start|begin|awal|sudo|drop"
-)
+_SIGNS = frozenset("<>@[]{}/|:#*_")
+_SIGN_WORDS = ("--", "rm -", "nc -", "chmod", "end of", "akhir", "begin", "awal", "sudo", "drop")
 
 # The standard library's are used where what may repeat is bounded and stops at its own end: they cannot backtrack.
 _QUOTED = re.compile(r"\"([^\"\n]{3,280})\"|`{1,3}([^`]{3,280})`{1,3}|(?<![a-z])'([^'\n]{3,280})'(?![a-z])")
@@ -71,9 +70,16 @@ OPENED, CLOSED, ENDED = "xquotex", "xunquotex", "xendx"
 
 def worded(text: str) -> str:
     """*text*, in lower case, with words for the marks in it."""
-    if not _SIGNS.search(text):
+    if not _may_be_marked(text):
         return text
     return str(_MARKED.sub(lambda found: _WORDS[found.lastgroup], text))
+
+
+def _may_be_marked(text: str) -> bool:
+    """Whether to look at *text* at all: most sentences have nothing that a mark begins with."""
+    if not _SIGNS.isdisjoint(text) or "." in text.rstrip()[:-1]:
+        return True
+    return any(word in text for word in _SIGN_WORDS)
 
 
 def ended(text: str) -> str:

@@ -24,6 +24,7 @@ NEAR = 7
 
 _DAN = re.compile(r"\bDAN\b")
 _BETWEEN_SENTENCES = 3
+_MARKERS = frozenset((OPENED, CLOSED, ENDED))
 _MOST_GROUPS = 12
 _MOST_CONCEPTS = 48
 _MOST_WORDS = 90
@@ -150,27 +151,24 @@ def _understood(words: Sequence[str], lexicon: Lexicon) -> Reading:
     stems: list[str] = []
     concepts: list[tuple[int, str, bool]] = []
     inside, at, gap = False, 0, 0
-    begun = lexicon.phrases
+    begun, known = lexicon.phrases, lexicon.known
     while at < len(words):
         word = words[at]
-        if word in (OPENED, CLOSED):
-            inside = word == OPENED
-            at += 1
+        at += 1
+        if word in _MARKERS:
+            inside = word == OPENED or (inside and word == ENDED)
+            gap += _BETWEEN_SENTENCES if word == ENDED else 0
             continue
-        if word == ENDED:
-            at += 1
-            gap += _BETWEEN_SENTENCES
-            continue
-        size, meant = lexicon.phrase(words, at) if word in begun else (0, ())
+        size, meant = lexicon.phrase(words, at - 1) if word in begun else (0, ())
         if size:
-            stem = "_".join(words[at : at + size])
+            at += size - 1
+            stems.append("_".join(words[at - size : at]))
         else:
-            size = 1
-            stem, meant = lexicon.meaning(word)
-        stems.append(stem)
-        place = len(stems) + gap
-        concepts += [(place, concept, inside) for concept in meant]
-        at += size
+            stem, meant = known.get(word) or lexicon.meaning(word)
+            stems.append(stem)
+        if meant:
+            place = len(stems) + gap
+            concepts += [(place, concept, inside) for concept in meant]
     return Reading(tuple(stems), tuple(concepts))
 
 

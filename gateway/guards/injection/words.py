@@ -38,12 +38,13 @@ class Lexicon:
 
     Attributes:
         phrases: By the word that they begin with.
+        known: The meanings of words that were met before.
     """
 
     def __init__(self, text: str) -> None:
         self._words: dict[str, Concepts] = {}
         self.phrases: dict[str, dict[tuple[str, ...], Concepts]] = {}
-        self._known: dict[str, Meaning] = {}
+        self.known: dict[str, Meaning] = {}
         for line in text.splitlines():
             name, _, words = line.partition(":")
             if not line.startswith("#"):
@@ -63,11 +64,11 @@ class Lexicon:
 
     def meaning(self, word: str) -> Meaning:
         """The stem of *word* and its concepts."""
-        known = self._known.get(word)
+        known = self.known.get(word)
         if known is None:
             known = self._work_out(word)
-            if len(self._known) < _MEMORY and len(word) < 30:
-                self._known[word] = known
+            if len(self.known) < _MEMORY and len(word) < 30:
+                self.known[word] = known
         return known
 
     def phrase(self, words: Sequence[str], at: int) -> tuple[int, Concepts]:
