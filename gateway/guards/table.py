@@ -10,6 +10,7 @@ from gateway.guards.content.engine import ContentEngine
 from gateway.guards.credentials import CredentialsEngine
 from gateway.guards.credentials import kinds as credential_kinds
 from gateway.guards.injection import InjectionEngine
+from gateway.guards.injection import engine as injection_kinds
 from gateway.guards.pii import PiiEngine
 from gateway.guards.pii import kinds as pii_kinds
 
@@ -22,11 +23,12 @@ ENGINES: Mapping[GuardName, Callable[[], Engine]] = {
 """How each engine is made. Making one may take a tenth of a second: patterns are compiled and weights read then."""
 
 KINDS: Mapping[str, Collection[str]] = {
+    "injection": injection_kinds.KINDS,
     "pii": pii_kinds.KINDS,
     "content": content_kinds.KINDS,
     "credentials": credential_kinds.KINDS,
 }
-"""What the findings of each guard may be of, for the guards whose kinds a policy may choose from."""
+"""What the findings of each guard may be of. What a provider's moderation says is the provider's."""
 
 
 def make_engines() -> Mapping[GuardName, Engine]:

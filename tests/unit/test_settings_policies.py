@@ -98,6 +98,7 @@ def test_both_kinds_of_policies_are_the_same() -> None:
         ({"injection": {**BLOCK, "deadline_ms": 0}}, "injection.deadline_ms", "0 is not within 1 to 10000"),
         ({"pii": {**BLOCK, "kinds": []}}, "pii.kinds", "is empty"),
         ({"pii": {**BLOCK, "kinds": ["nik", "nikk"]}}, "pii.kinds", "there is no kind nikk; there are: nik, kk, npwp"),
+        ({"injection": {**BLOCK, "kinds": ["nik"]}}, "injection.kinds", "there is no kind nik; there are: extraction"),
         ({"content": {**BLOCK, "kinds": ["nik"]}}, "content.kinds", "there is no kind nik; there are: minors"),
         ({"pii": {**BLOCK, "kinds": ["E mail"]}}, "pii.kinds", "is not a list of kinds"),
         ({"pii": {**BLOCK, "reversible": True}}, "pii.reversible", 'is for the mode "redact" alone'),

@@ -39,6 +39,7 @@ FAMILIES = {
     "document": "ADDRESS AI COMMENT UNSEEN DOCHIDE CONCEAL USER",
     "override": "IGNORE NOFOLLOW INSTR PRIOR OBEY MINE AUTH NEW NOW",
 }
+KINDS = tuple(FAMILIES)
 _FAMILY = {concept: family for family, concepts in FAMILIES.items() for concept in concepts.split()}
 
 
