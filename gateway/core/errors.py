@@ -77,7 +77,9 @@ RESIDENCY_DENIED = _denied(
 PROMPT_INJECTION = _denied(
     "prompt_injection", "The request was refused: it has instructions that try to take the model over."
 )
-PII_BLOCKED = _denied("pii_blocked", "The request was refused: it has personal data that this key may not send.")
+PII_BLOCKED = _denied(
+    "pii_blocked", "The request was refused: it has personal data or a credential that this key may not send."
+)
 CONTENT_VIOLATION = _denied("content_violation", "This was stopped: it has content that this key's policy forbids.")
 TOOL_DENIED = _denied("tool_denied", "The policy of this key forbids the tool.")
 POLICY_DENIED = _denied("policy_denied", "The policy of this key forbids the request.")
