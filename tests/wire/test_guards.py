@@ -209,13 +209,13 @@ async def test_counts_of_tokens(place: Place) -> None:
 
 async def test_panels(place: Place) -> None:
     """Each panel of the playground is read, and has a verdict of its own."""
-    panels = [{"id": "a", "model": "m"}, {"id": "b", "model": "m"}]
+    panels: list[dict[str, Any]] = [{"id": "a", "model": "m"}, {"id": "b", "model": "m", "user": "bob@example.com"}]
     body = {"panels": panels, "messages": [{"role": "user", "content": MAIL}], "stream": False}
 
     masked = await place.post(REDACT, PLAYGROUND, body)
 
     verdicts = [panel["completion"]["_anoman"]["guardrails"]["pii"] for panel in masked.json["panels"].values()]
-    assert verdicts == [{"status": "pass", "redacted": 1, "findings": {"email": 1}}] * 2
+    assert [verdict["redacted"] for verdict in verdicts] == [1, 2]
     assert place.sent() == ["[EMAIL_1]"]
 
 
