@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import re
 
+import msgspec
 from aiohttp import web
 from multidict import istr
 
 from gateway.core.accounts import Key
 from gateway.core.call import CallOptions
 from gateway.core.errors import INVALID_REQUEST, GatewayError
+from gateway.core.guarding import NO_RULES
 from gateway.core.ports import Claim
 from gateway.http.answer_headers import Headers
 
@@ -46,6 +48,8 @@ async def claim_of(
     endpoint, options, forwarded = shape
     # `ascii` also spells the lone surrogates that stand for bytes which are no UTF-8.
     digest = hashlib.sha256(ascii((endpoint, options.strip_extension, options.strict_params, forwarded)).encode())
+    if key.rules != NO_RULES:  # what one policy let through, or had masked, is not for a caller under another one
+        digest.update(msgspec.json.encode(key.rules, order="deterministic"))
     view = memoryview(body)
     for start in range(0, len(body), WINDOW_BYTES):
         if start:

@@ -34,6 +34,7 @@ MODELS = {CHAT: "m", MESSAGES: "claude"}
 BODIES = {CHAT: chat, MESSAGES: messages}
 COUNT = "/anthropic/v1/messages/count_tokens"
 _numbers = itertools.count()
+KEY_MASKED = "anm-sk-masked"
 
 
 def new_name() -> str:
@@ -78,6 +79,10 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench
             storage=store.settings,
             idempotency={"max_answer_bytes": 20_000},
             stream={"first_token_s": 30, "idle_s": 30, "non_stream_s": 30},
+            policies={
+                "masked": {"guardrails": {"pii": {"mode": "block"}, "response_content": {"mode": "redact"}}},
+            },
+            keys={KEY_MASKED: {"tenant": "open", "tier": "enterprise", "policy": "masked"}},
         )
         async with Gateway(config) as gateway:
             yield Bench(provider, gateway, store)
@@ -286,6 +291,22 @@ async def test_another_endpoint(bench: Bench) -> None:
 
     assert code(other) == (422, "idempotency_mismatch")
     assert other.json["type"] == "error"
+
+
+async def test_another_policy(bench: Bench) -> None:
+    """What one policy let through is nobody's answer who is under another one; the same policy's callers get it."""
+    bench.script(CHAT, [json_answer("write to jane.doe@example.com")], [json_answer("write to jane.doe@example.com")])
+    name, body = new_name(), body_of(CHAT, stream=False)
+    plain = await bench.ask(name, CHAT, body)
+
+    other = await bench.answered(name, CHAT, body, key=KEY_MASKED)
+    own = new_name()
+    masked = [await bench.answered(own, CHAT, body, key=KEY_MASKED) for _ in range(2)]
+
+    assert b"jane.doe@example.com" in plain.body
+    assert code(other) == (422, "idempotency_mismatch")
+    assert [b"[EMAIL_1]" in reply.body for reply in masked] == [True, True]
+    assert [is_replay(reply) for reply in masked] == [False, True]
 
 
 async def test_another_tenant(bench: Bench) -> None:
