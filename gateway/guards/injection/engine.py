@@ -23,13 +23,9 @@ from gateway.guards.injection.rules import SURE as RULE_MARGIN
 from gateway.guards.injection.rules import broken
 from gateway.guards.injection.words import Lexicon
 
-MOST_FINDINGS = 32
-"""In one text; behind the last nothing is looked at, since nothing that comes could make the verdict another."""
-
 LEAST_SCORE = 0.05
 """A piece below says nothing; it would only fill the list."""
 
-_SURE = 0.9
 FAMILIES = {
     "extraction": "PROMPT REVEAL SHOW WHATARE HIDDEN VERBATIM ABOVE",
     "jailbreak": "PERSONA FREE JAIL MODE ACTIVATE DISABLE SAFETY REFUSE",
@@ -75,14 +71,10 @@ class InjectionEngine:
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """Pieces of *text* that may be aimed at the model, in order and without overlaps, with how likely that is."""
         seen: list[Scored] = []
-        sure = 0
         for window in self.windows(text, check):
             score = self._score(window)
             if score >= LEAST_SCORE:
                 seen.append((window, score))
-                sure += score >= _SURE
-                if sure >= MOST_FINDINGS:
-                    break
         return [self._finding(window, score) for window, score in _apart(seen)]
 
     def _score(self, window: Window) -> float:

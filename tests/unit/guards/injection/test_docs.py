@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.guards.injection import InjectionEngine
-from gateway.guards.injection.engine import FAMILIES, MOST_FINDINGS
+from gateway.guards.injection.engine import FAMILIES
 from gateway.guards.injection.peeking import LONGEST, PASSAGES
 from gateway.guards.injection.pieces import LONGEST as LONGEST_PIECE
 from tests.guards.evaluate import SETS, score, table
@@ -38,5 +38,4 @@ def test_bounds_are_told() -> None:
     assert f"at most {LONGEST_PIECE} characters" in DOCUMENT
     assert f"(eight passages of a kind, {LONGEST:,}\n   characters each)" in DOCUMENT
     assert PASSAGES == 8
-    assert f"at most {MOST_FINDINGS} findings that count" in DOCUMENT
     assert f"counts from {InjectionEngine.threshold} on" in DOCUMENT
