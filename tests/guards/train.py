@@ -22,7 +22,8 @@ from tests.guards.corpus import DATA, Sample, drawn, handwritten
 WEIGHTS = Path(model.__file__).parent / "weights.tsv"
 TEMPLATES = "training.txt"
 WRITTEN = ("development.txt", "practice.txt", "rehearsal.txt")
-SOURCES = (TEMPLATES, *WRITTEN)
+PROSE = "prose.txt"
+SOURCES = (TEMPLATES, *WRITTEN, PROSE)
 SEED = 5
 WRITTEN_COUNTS = 5.0
 """How much more a text written by hand counts than one drawn from templates: no two of them are alike."""
@@ -124,8 +125,10 @@ def learn(engine: InjectionEngine, share: float = 1.0) -> dict[str, float]:
     """Weights from everything there is to train on, or from a *share* of it."""
     templates = drawn(TEMPLATES, SEED, share)
     written = [sample for name in WRITTEN for sample in handwritten(name)][:: round(1 / share)]
-    samples = [*templates, *written, *pasted(written)]
-    counts = [1.0] * len(templates) + [WRITTEN_COUNTS] * (len(samples) - len(templates))
+    prose = handwritten(PROSE)[:: round(1 / share)]
+    samples = [*templates, *prose, *written, *pasted([*prose, *written])]
+    plain = len(templates) + len(prose)
+    counts = [1.0] * plain + [WRITTEN_COUNTS] * (len(samples) - plain)
     return train(windows(samples, engine), counts)
 
 
