@@ -7,16 +7,20 @@ What a lane writes is in one form, so most frames can be told by what they have 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring_ascii
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from gateway.core.errors import CONTENT_CUT, GUARDS_CUT, Failure
 from gateway.dialects.failures import malformed
 from gateway.dialects.seam import UNREADABLE
-from gateway.dialects.template import RELEARN_AFTER, Template, learn
+from gateway.dialects.template import RELEARN_AFTER, learn
 from gateway.guards.screen import Passage, Screen
 
 _FRAME_END = b"\n\n"
+_string = msgspec.json.Decoder(str).decode
 
 
 class Take(Protocol):
@@ -47,28 +51,37 @@ class TextEditor(ABC):
         self._screen = screen
         self._edits, self._holds = screen.edits, screen.holds
         self._passages: dict[Key, Passage] = {}
-        self._usual: tuple[Template, Passage] | None = None
+        self._feed_usual: Callable[[str], str]
+        self._forget_usual()
         self._misfits = RELEARN_AFTER
         self._is_over = False  # the error frame has been seen
 
     def feed(self, frames: bytes) -> bytes:
         """What leaves for whole *frames*; of those behind one that ends the answer nothing."""
-        usual = self._usual
-        if usual is not None and (found := usual[0].match(frames)) is not None:
-            self._misfits = 0
-            text = found[0]
-            out = usual[1].feed(text)
-            if self._screen.stopped:
-                self._stop()
-            if self._holds:
-                self.is_restless = True
-            if out == text:
-                return frames
-            return usual[0].write(out) if out else b""
+        if frames.startswith(self._head) and frames.endswith(self._tail):
+            try:
+                text = _string(frames[self._start : self._end])
+            except msgspec.DecodeError:
+                pass  # several frames, or another string before the last half
+            else:
+                return self._pass_usual(frames, text)
         if frames.count(_FRAME_END) > 1:
             return self._each(frames)
         self._misfits += 1
         return self._noticed(self._read(frames))
+
+    def _pass_usual(self, frames: bytes, text: str) -> bytes:
+        """A frame that differs from the one before in its *text* alone."""
+        self._misfits = 0
+        out = self._feed_usual(text)
+        if self._holds:
+            self.is_restless = True
+        told = frames
+        if out != text:
+            told = self._head + encode_basestring_ascii(out).encode() + self._tail if out else b""
+        if self._screen.stopped:
+            self._stop()
+        return told
 
     def ease(self) -> bytes:
         """Nothing has come for a while: what may leave for that."""
@@ -110,7 +123,7 @@ class TextEditor(ABC):
         return out
 
     def _stop(self) -> None:
-        self._usual = None
+        self._forget_usual()
         self.failure = self.failure or (GUARDS_CUT if self._screen.broken else CONTENT_CUT)
 
     def _passage(self, key: Key, place: str, *, json: bool = False) -> Passage:
@@ -130,7 +143,8 @@ class TextEditor(ABC):
         rest = b"".join([self._flush(key) for key in closing])
         for key in closing:
             del self._passages[key]
-        self._usual, self._misfits = None, RELEARN_AFTER
+        self._forget_usual()
+        self._misfits = RELEARN_AFTER
         return rest
 
     def _give_up(self) -> bytes:
@@ -141,7 +155,16 @@ class TextEditor(ABC):
     def _remember(self, frames: bytes, member: bytes, text: str, passage: Passage) -> None:
         """Learn from a frame that has nothing but *text* in it."""
         if self._misfits >= RELEARN_AFTER and (template := learn(frames, frames, member, text)) is not None:
-            self._usual, self._misfits = (template, passage), 0
+            self._head, self._tail = template.out_halves
+            self._start, self._end = len(self._head), -len(self._tail)
+            self._feed_usual = passage.feed
+            self._misfits = 0
+
+    def _forget_usual(self) -> None:
+        """No frame is like the one before."""
+        self._head = self._tail = b"\n"  # no frame of ours begins so
+        self._start, self._end = 1, -1
+        self._feed_usual = str
 
     @abstractmethod
     def _take(self, name: bytes, data: bytes) -> bytes | None:

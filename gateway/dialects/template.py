@@ -8,7 +8,6 @@ by JSON's grammar nothing else can be different. That costs a fifth of decoding 
 from __future__ import annotations
 
 import re
-from json.encoder import encode_basestring_ascii
 
 import msgspec
 
@@ -31,6 +30,11 @@ class Template:
         self._start, self._end = len(self._head), -len(self._tail)  # of the string
         self._shortest = len(self._head) + len(self._tail) + 3  # a string of one character at least
 
+    @property
+    def out_halves(self) -> tuple[bytes, bytes]:
+        """Those of the frame."""
+        return self._out_head, self._out_tail
+
     def match(self, data: bytes) -> tuple[str, bytes] | None:
         """The text and the frame of *data*; None when it has to be read in full."""
         if len(data) < self._shortest or not data.startswith(self._head) or not data.endswith(self._tail):
@@ -44,10 +48,6 @@ class Template:
         # string would be JSON still, but may be line ends.
         plain = text and literal.isascii() and literal.startswith(b'"') and literal.endswith(b'"')
         return (text, self._out_head + literal + self._out_tail) if plain else None
-
-    def write(self, text: str) -> bytes:
-        """The frame with *text* in it."""
-        return self._out_head + encode_basestring_ascii(text).encode() + self._out_tail
 
 
 def learn(payload: bytes, frame: bytes, member: bytes, text: str) -> Template | None:
