@@ -146,8 +146,10 @@ class StreamWatch(Watch):
         Streams share the times at which they let go: a wake-up of the loop costs more than all that is done in it.
         """
         slot_s = hold_s / _SLOTS
-        self._ease_s = (now_s + hold_s) // slot_s * slot_s
-        self.arm(self._ease_s)
+        due_s = (now_s + hold_s) // slot_s * slot_s
+        if due_s != self._ease_s:
+            self._ease_s = due_s
+            self.arm(due_s)
 
     def _fire(self) -> None:
         """
