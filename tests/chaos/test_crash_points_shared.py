@@ -45,7 +45,8 @@ def test_every_point_is_tried() -> None:
 
 
 def config(base_url: str, database_url: str, redis_url: str, spool: Path) -> dict[str, Any]:
-    key = {"budget_usd": ONE_CALL, "inflight": 1}
+    # Of no period: what is verified is there whenever the test runs.
+    key = {"budgets": [{"scope": "key", "period": "total", "usd": ONE_CALL}], "inflight": 1}
     return limited(base_url, database_url, {"mine": key}, redis_url, ledger={"directory": str(spool)})
 
 
