@@ -12,12 +12,16 @@ from gateway.core.booking import Admission, AttemptResult
 from gateway.core.call import ALL_PARAMS, Call, Params
 from gateway.core.catalog import Model, OnCancel, Route
 from gateway.core.errors import Failure, GatewayError
-from gateway.core.guarding import Verdict
+from gateway.core.guarding import GuardMode, Status, Verdict
 from gateway.core.money import Price
 from gateway.core.usage import NO_USAGE, Basis, Usage
 
 Outcome = Literal["completed", "cancelled", "interrupted", "rejected", "failed"]
 Source = Literal["playground"]
+
+_KEEPING: tuple[GuardMode, ...] = ("redact", "block")  # modes of guards that keep back what they find
+_UNSAID = Verdict("error")
+_NOT_LET_PASS: tuple[Status, ...] = ("block", "error")
 
 
 class Limits(Struct, frozen=True, gc=False):
@@ -184,3 +188,15 @@ class Exchange(Struct):
     place: Place = NOWHERE
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     originals: Mapping[str, str] = {}
+
+    @property
+    def caller(self) -> tuple[str | None, Mapping[str, str]]:
+        """
+        The caller's user and its own words on the call, as far as they may be told and kept: as they leave.
+
+        They are nothing while a guard that could keep something back has not let them pass, and where it never does.
+        """
+        for name, terms in self.key.rules.guards.items():
+            if terms.mode in _KEEPING and self.verdicts.get(name, _UNSAID).status in _NOT_LET_PASS:
+                return None, {}
+        return self.call.user, self.call.metadata

@@ -253,7 +253,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
     The price is that of the moment in which the exchange began, however long it took.
     """
     usage, basis = exchange.usage, exchange.basis
-    route, call = exchange.route, exchange.call
+    route, call, (user, metadata) = exchange.route, exchange.call, exchange.caller
     if outcome in ("rejected", "failed"):
         usage, basis = NO_USAGE, "none"
     parts = _parts(exchange)
@@ -286,7 +286,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         cost_nano_usd=cost,
         note=exchange.note,
         params=exchange.params,
-        user=call.user,
+        user=user,
         session_id=call.options.session_id,
         agent_id=call.options.agent_id,
         ttfb_ms=_ms(exchange.started_s, exchange.committed_s),
@@ -299,7 +299,7 @@ def draw_up(exchange: Exchange, outcome: Outcome, *, now_s: float, epoch_s: floa
         source=exchange.source,
         stream=call.stream,
         response_id=exchange.response_id,
-        metadata=call.metadata,
+        metadata=metadata,
         started_ms=int(started_epoch_s * 1000),
         limits=exchange.limits,
         verdicts=exchange.verdicts,

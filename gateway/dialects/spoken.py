@@ -10,7 +10,9 @@ from msgspec import Raw, Struct, structs
 from gateway.core.call import TOOLS, Call
 from gateway.core.guarding import Role
 from gateway.dialects.hearing import WORDS, Heard, hear, place_of
+from gateway.dialects.validate import read_metadata, read_user
 from gateway.wire.splice import Path, splice
+from gateway.wire.values import decode_values
 
 _LISTS = ("messages", *TOOLS)
 # Members that are read first, in this order; the others follow in the caller's. So a call that has grown by a turn has
@@ -22,6 +24,7 @@ _SILENT = frozenset(
      "reasoning", "reasoning_effort", "thinking", "betas", "stream_options", "logit_bias"}
 )  # fmt: skip
 _DEFINITIONS = frozenset((*TOOLS, "response_format", "output_config", "output_format"))
+_OF_CALLERS = ("user", "metadata")
 _decode_items = msgspec.json.Decoder(list[Raw]).decode
 _MAY_SPEAK = b'"[{'  # what the JSON of a value with a text in it begins with
 
@@ -68,9 +71,20 @@ def place_in(piece: Piece, heard: Heard) -> str:
 
 
 def with_pieces(call: Call, changed: Mapping[Path, Raw]) -> Call:
-    """*call* with other pieces at some paths."""
+    """*call* with other pieces at some paths, and with what it says of its caller read anew."""
     fields = dict(call.fields)
-    for name in {path[0] for path in changed}:
+    names = {path[0] for path in changed}
+    for name in names:
         assert isinstance(name, str)
         fields[name] = splice(fields[name], {path[1:]: raw for path, raw in changed.items() if path[0] == name})
-    return structs.replace(call, fields=fields)
+    call = structs.replace(call, fields=fields)
+    return call if names.isdisjoint(_OF_CALLERS) else _with_caller(call)
+
+
+def _with_caller(call: Call) -> Call:
+    """*call* with its user and metadata as its members say them now; they were checked when it was read."""
+    said = {name: decode_values(call.fields[name]) for name in _OF_CALLERS if name in call.fields}
+    metadata = said.get("metadata") or {}
+    if call.dialect == "anthropic_messages":
+        return structs.replace(call, user=read_user(metadata.get("user_id")))
+    return structs.replace(call, user=read_user(said.get("user")), metadata=read_metadata(metadata))

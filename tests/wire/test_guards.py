@@ -289,3 +289,14 @@ async def test_grd_09_an_instruction_in_base64(place: Place) -> None:
     assert (refused.status, refused.json["error"]["code"]) == (403, "prompt_injection")
     assert passed.status == 200
     assert (passed.headers.get("x-anoman-guardrail-injection") or "").startswith("pass score=0.")
+
+
+@pytest.mark.parametrize(("key", "user"), [(REDACT, "[EMAIL_1]"), (BLOCK, None), (WATCH, MAIL)])
+async def test_the_caller_in_the_log(place: Place, key: str, user: str | None) -> None:
+    """The line of a call names its user as a provider got it, and none that a guard did not let pass."""
+    reply = await place.post(key, CHAT, chat("m", stream=False, user=MAIL, metadata={"who": NIK}))
+
+    row = await place.row(reply)
+
+    assert row.get("user") == user
+    assert (MAIL in json.dumps(row)) is (user == MAIL)

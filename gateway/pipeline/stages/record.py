@@ -100,7 +100,7 @@ class Record:
             self._admitted_ms(exchange),
             int(started_s * 1000),
             exchange.source,
-            call.user,
+            exchange.caller[0],  # none where guards have yet to read it: the record keeps none
             call.options.session_id,
             call.options.agent_id,
         )  # fmt: skip

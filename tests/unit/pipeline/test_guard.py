@@ -375,3 +375,37 @@ async def test_members_besides_messages() -> None:
     assert (fields["user"], fields["metadata"]) == ("[EMAIL_1]", {"for": "[EMAIL_1]"})
     assert fields["documents"] == [{"title": "Mail of [EMAIL_2]"}]
     assert {name: fields[name] for name in ("model", "max_tokens")} == {"model": "m", "max_tokens": 5}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said"),
+    [
+        ("openai_chat", {"user": "jane@a.com", "metadata": {"nik": NIK}}),
+        ("anthropic_messages", {"metadata": {"user_id": "jane@a.com"}}),
+    ],
+)
+async def test_the_caller_as_it_leaves(dialect: ClientDialectName, said: dict[str, Any]) -> None:
+    """What books and logs are told of the caller is what the provider gets: with placeholders."""
+    passed = await House((Words(**PII),)).pass_through(chat("hello", dialect=dialect, **said), pii=REDACT)
+
+    user, metadata = passed.caller
+    assert user == "[EMAIL_1]"
+    assert dict(metadata) in ({}, {"nik": "[NIK_1]"})
+
+
+async def test_the_caller_of_a_refused_call() -> None:
+    """Whatever refuses it, nothing is told of the caller that a guard has not let pass."""
+    house = House((Words(**PII),))
+
+    await house.refusal(chat("hello", user="jane@a.com", metadata={"a": "b"}), pii=BLOCK)
+    unread = Exchange("r", "t", "e", house.last.call, house.last.key, START_S)
+
+    assert house.last.caller == unread.caller == (None, {})
+
+
+@pytest.mark.parametrize("terms", [MONITOR, GuardTerms("off")])
+async def test_the_caller_that_nobody_holds_back(terms: GuardTerms) -> None:
+    """Guards that only watch change nothing of what is told of the caller."""
+    passed = await House((Words(**PII),)).pass_through(chat("hello", user="jane@a.com"), pii=terms)
+
+    assert passed.caller == ("jane@a.com", {})
