@@ -75,6 +75,10 @@ class KeyRules:
                 raise BadTerms([("policy", f"there is no policy {name}")])
             return filed
         try:
-            return self._terms.policy(json.loads(text))
+            rules = json.loads(text)
+        except (ValueError, RecursionError):  # somebody wrote past us; one key is to suffer for it, and not all
+            raise BadTerms([(f"policy {name}", "not JSON")]) from None
+        try:
+            return self._terms.policy(rules)
         except BadTerms as exc:
             raise BadTerms([(f"policy {name}: {place}", problem) for place, problem in exc.problems]) from None

@@ -17,6 +17,7 @@ from gateway.providers.presets import PRESETS
 from gateway.settings import FileTerms, from_document
 from gateway.storage.account_rules import SqlRules
 from gateway.storage.database import Database
+from gateway.storage.key_rules import KeyRules
 from gateway.storage.migrations import upgrade
 from gateway.storage.tables import audit, policies
 from tests.contract.test_accounts import TERMS, Bank
@@ -170,6 +171,15 @@ async def test_rules_that_are_not_understood(bank: PolicyBank, rules: dict[str, 
 
     assert seen == ["none", "none", 7]
     assert [told for _, told in bank.unusable] == [reason]
+
+
+@pytest.mark.parametrize("text", ["not json", "[" * 100_000, ""])
+def test_rules_that_are_no_json(text: str) -> None:
+    """A row that somebody wrote past us is the matter of the keys under it, and not of all that are read with them."""
+    row = {"policy": "small", "policy_rules": text, "tenant_policy": None, "tenant_policy_rules": None}
+
+    with pytest.raises(BadTerms, match="policy small: not JSON"):
+        KeyRules(FileTerms({})).of(row)  # type: ignore[arg-type]  # of a row it reads the members
 
 
 async def test_a_policy_that_is_gone(bank: PolicyBank) -> None:
