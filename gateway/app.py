@@ -20,6 +20,7 @@ from gateway.core.accounts import Key
 from gateway.core.catalog import Catalog, Route
 from gateway.core.errors import KEY_CUT, SHUTDOWN, Failure
 from gateway.core.exchange import Exchange
+from gateway.core.guarding import NO_RULES
 from gateway.core.ports import StoreUnavailable
 from gateway.core.receipt import Tariff
 from gateway.dialects.base import LaneRules
@@ -466,6 +467,8 @@ class App:
         """The one place that sees what a provider said; credentials are taken out of it before it is cut to size."""
         provider = route.provider
         detail = redact(failure.detail, self._handler.site.secrets)[:DETAIL_CHARS]
+        if exchange.key.rules != NO_RULES:  # providers quote what they were sent, and guards let nobody tell of that
+            detail = ""
         self._telemetry.log.warning(
             events.PROVIDER_FAILED,
             request_id=exchange.request_id,

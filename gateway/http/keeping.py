@@ -88,7 +88,8 @@ class BodyWatch:
 def _sent(exchange: Exchange) -> bytes:
     """The request as a provider got it, placeholders and all; nothing of one that guards did not let pass."""
     refused = exchange.error_code == GUARDS_UNAVAILABLE.code
-    if refused or any(verdict.status == "block" for verdict in exchange.verdicts.values()):
+    refused = refused or any(verdict.status == "block" for verdict in exchange.verdicts.values())
+    if refused and not exchange.attempts:  # else it was the answer that was stopped
         return b"{}"
     return replace_members(exchange.call.fields, {})
 

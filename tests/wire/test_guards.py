@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from tests.support.acts import status
 from tests.support.client import Reply
-from tests.support.config import CANARY, Config, standard
+from tests.support.config import CANARY, KEY, Config, standard
 from tests.support.frames import chat, messages, parsed
 from tests.support.gateway import CHAT, MESSAGES, PLAIN, Gateway
 from tests.support.notation import CBD, CBS, CBX, DONE, EOF_OK, FIN, MD, MS, MX, R, T, U, json_answer
@@ -108,6 +108,22 @@ async def test_grd_01_an_earlier_turn(place: Place, model: str) -> None:
     assert reply.headers.get("x-anoman-guardrail-injection") == "off"
     assert reply.json["_anoman"]["guardrails"]["pii"] == {"status": "pass", "redacted": 1, "findings": {"card": 1}}
     assert (await place.row(reply))["guards"] == ["pii: pass redacted 1 entity"]
+
+
+@pytest.mark.parametrize(("key", "expected"), [(WATCH, ""), (KEY, MAIL)])
+async def test_what_a_provider_quotes(place: Place, key: str, expected: str) -> None:
+    """What a provider says of a failure is in the log for keys without a policy alone, as it may quote."""
+    place.provider.script("m", [status(400, body={"error": {"message": f"not this: {MAIL}"}})])
+    try:
+        reply = await place.post(key, *asked("m", "hello", stream=False))
+    finally:
+        place.provider.script("m", [json_answer("Fine.")])
+
+    request_id = reply.headers.get("x-request-id")
+    line = await place.gateway.line(
+        lambda line: line["event"] == "provider.failed" and line["request_id"] == request_id
+    )
+    assert (reply.status, expected in line["detail"], bool(line["detail"])) == (400, True, bool(expected))
 
 
 async def test_grd_02_results_of_tools(place: Place) -> None:

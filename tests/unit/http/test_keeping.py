@@ -11,12 +11,13 @@ from msgspec import Raw, structs
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import CallOptions
 from gateway.core.errors import GUARDS_UNAVAILABLE
-from gateway.core.exchange import Answer, Exchange
+from gateway.core.exchange import Answer, Attempt, Exchange
 from gateway.core.guarding import Verdict
 from gateway.core.ports import Sink
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.http.keeping import BodyWatch
 from tests.support.scripted_client import ScriptedSink
+from tests.unit.pipeline.scene import route
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "mail jane@e.com"}]}
 
@@ -58,6 +59,15 @@ async def test_what_was_refused_is_not_kept(change: dict[str, Any]) -> None:
     request, _ = await kept(change)
 
     assert request == {}
+
+
+async def test_what_passed_is_kept() -> None:
+    """Where the answer was stopped the call had passed, and left as it is kept."""
+    attempt = Attempt(route("a"))
+
+    request, _ = await kept({"verdicts": {"response_content": Verdict("block")}, "attempts": [attempt]})
+
+    assert request == ASKED
 
 
 async def test_what_was_watched_is_kept() -> None:
