@@ -16,7 +16,7 @@ from gateway.core.usage import Basis, Usage
 from gateway.dialects.answer import read_answer
 from gateway.dialects.anthropic_body import write_body
 from gateway.dialects.anthropic_count import COUNTING, PromptFacts
-from gateway.dialects.anthropic_editing import screen_content
+from gateway.dialects.anthropic_editing import KNOWN, screen_content
 from gateway.dialects.anthropic_events import AnthropicReader
 from gateway.dialects.anthropic_frames import AnthropicWriter
 from gateway.dialects.anthropic_pictures import PICTURES
@@ -29,6 +29,7 @@ from gateway.dialects.failures import in_band_failure, malformed, read_failure
 from gateway.dialects.neutral import Target
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
+from gateway.dialects.unlisted import screen_others
 from gateway.dialects.validate import check_metadata, read_facts, read_id, read_members, read_user
 from gateway.guards.screen import Screen
 from gateway.wire.body import fits, replace_members
@@ -77,6 +78,7 @@ class AnthropicCompletion:
         self._members = members
         self._journey = journey
         self._edited: list[Any] | None = None  # the content, where it leaves as another
+        self._others: dict[str, object] = {}  # members besides it that do
         self.response_id = read_id(decode_values(members["id"])) if "id" in members else None
         self._reader = UsageReader()
         usage = members.get("usage")
@@ -102,6 +104,9 @@ class AnthropicCompletion:
             if not fits(content):
                 raise UpstreamFailed(malformed("a number that cannot be written again"))
             self._edited = content
+        self._others = screen_others(self._members, KNOWN, screen)
+        if not fits(self._others):
+            raise UpstreamFailed(malformed("a number that cannot be written again"))
 
     def calls(self) -> Iterator[Called]:
         """As in `Completion`."""
@@ -111,6 +116,7 @@ class AnthropicCompletion:
     def render(self, receipt: Receipt) -> bytes:
         """The client's body."""
         changes: dict[str, object] = {
+            **self._others,
             "model": self._journey.call.slug,
             "usage": usage_object(receipt.usage, self._reader.raw),
         }

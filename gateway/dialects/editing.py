@@ -9,24 +9,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
+from msgspec import Raw
 
 from gateway.core.errors import CONTENT_CUT, GUARDS_CUT, Failure
 from gateway.dialects.failures import malformed
 from gateway.dialects.seam import UNREADABLE
 from gateway.dialects.template import RELEARN_AFTER, learn
+from gateway.dialects.unlisted import Take, edit_others
 from gateway.guards.screen import Passage, Screen
+from gateway.wire.ascii import ascii_json
+from gateway.wire.body import replace_members
+from gateway.wire.sse import frame
 
 _FRAME_END = b"\n\n"
 _string = msgspec.json.Decoder(str).decode
-
-
-class Take(Protocol):
-    """Given a text of an answer by its name, or a piece of it, and whether it is JSON: what leaves of it."""
-
-    def __call__(self, name: str, text: str, *, json: bool = False) -> str: ...
 
 
 class Key(NamedTuple):
@@ -55,6 +54,7 @@ class TextEditor(ABC):
         self._forget_usual()
         self._misfits = RELEARN_AFTER
         self._is_over = False  # the error frame has been seen
+        self._whole_changed = False  # whether a text of this event that is no piece leaves as another
 
     def feed(self, frames: bytes) -> bytes:
         """What leaves for whole *frames*; of those behind one that ends the answer nothing."""
@@ -107,6 +107,7 @@ class TextEditor(ABC):
         head, found, data = frames[:-2].partition(b"data: ")
         if not found:
             return frames
+        self._whole_changed = False
         try:
             out = self._take(head.removeprefix(b"event: ").rstrip(b"\n"), data)
         except UNREADABLE:
@@ -132,6 +133,27 @@ class TextEditor(ABC):
             passage = self._passages[key] = self._screen.open(place, json=json)
         return passage
 
+    def _pass_whole(self, text: str, place: str, *, json: bool) -> str:
+        """What leaves of a text that is no piece; an event that has one is not learnt from."""
+        out = self._screen.pass_whole(text, place, json=json)
+        self._whole_changed |= out != text
+        return out
+
+    def _take_whole(self, place: str) -> Take:
+        """What takes texts of an event that are no pieces."""
+
+        def take(name: str, text: str, *, json: bool = False, whole: bool = True) -> str:
+            return self._pass_whole(text, f"{place}.{name}".removeprefix("."), json=json)
+
+        return take
+
+    def _event_with(self, members: dict[str, Raw], known: frozenset[str], name: bytes = b"") -> bytes | None:
+        """What leaves of an event of which nothing is *known* but that; None for the event as it is."""
+        others = edit_others(members, known, self._take_whole(""))
+        if not self._whole_changed or not self._edits:
+            return None
+        return frame(ascii_json(replace_members(members, others)), name)
+
     def _flush(self, key: Key) -> bytes:
         """The rest of one text, as a frame of our own."""
         said = self._passages[key].flush()
@@ -154,6 +176,8 @@ class TextEditor(ABC):
 
     def _remember(self, frames: bytes, member: bytes, text: str, passage: Passage) -> None:
         """Learn from a frame that has nothing but *text* in it."""
+        if self._whole_changed:
+            return
         if self._misfits >= RELEARN_AFTER and (template := learn(frames, frames, member, text)) is not None:
             self._head, self._tail = template.out_halves
             self._start, self._end = len(self._head), -len(self._tail)

@@ -20,7 +20,7 @@ from gateway.dialects.neutral import Notes, Target
 from gateway.dialects.openai_body import MAX_STOP, write_body
 from gateway.dialects.openai_chunk import FAILED_REASONS
 from gateway.dialects.openai_chunks import OpenAIWriter
-from gateway.dialects.openai_editing import screen_choices
+from gateway.dialects.openai_editing import KNOWN, screen_choices
 from gateway.dialects.openai_events import OpenAIReader
 from gateway.dialects.openai_native import within_limit, without_nothing
 from gateway.dialects.openai_pictures import PICTURES
@@ -29,6 +29,7 @@ from gateway.dialects.openai_stream import HEARTBEAT, OpenAIChatLane
 from gateway.dialects.openai_usage import UsageReader, usage_object
 from gateway.dialects.prompt_tokens import prompt_tokens
 from gateway.dialects.tokens import Tally, as_text
+from gateway.dialects.unlisted import screen_others
 from gateway.dialects.validate import Metadata, read_facts, read_id, read_members, read_metadata, read_user, refuse
 from gateway.guards.screen import Screen
 from gateway.wire.body import fits, replace_members
@@ -115,6 +116,7 @@ class OpenAICompletion:
         self._choices: list[Any] = root["choices"]
         self._journey = journey
         self._is_edited = False
+        self._others: dict[str, object] = {}  # members that leave as others
         self._own_id = f"chatcmpl-{journey.request_id}"  # for a provider that gives none
         self.response_id = read_id(root.get("id", self._own_id))
         self._reader = UsageReader()
@@ -135,7 +137,8 @@ class OpenAICompletion:
     def pass_through(self, screen: Screen) -> None:
         """As in `Completion`."""
         self._is_edited = screen_choices(self._choices, screen) and screen.edits
-        if self._is_edited and not fits(self._choices):
+        self._others = screen_others(self._members, KNOWN, screen)
+        if (self._is_edited and not fits(self._choices)) or not fits(self._others):
             raise UpstreamFailed(malformed("a number that cannot be written again"))
 
     def calls(self) -> Iterator[Called]:
@@ -146,6 +149,7 @@ class OpenAICompletion:
         """The client's body."""
         members, journey = self._members, self._journey
         changes: dict[str, object] = {
+            **self._others,
             "model": journey.call.slug,
             "usage": usage_object(receipt.usage, self._reader.raw),
         }

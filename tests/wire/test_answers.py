@@ -14,7 +14,7 @@ from tests.support.client import Reply
 from tests.support.config import CANARY, Config, standard
 from tests.support.frames import chat, messages, parsed
 from tests.support.gateway import CHAT, MESSAGES, Gateway
-from tests.support.notation import CBD, CBS, CBX, DONE, EOF_OK, FIN, MD, MS, MX, TC, R, T, U, json_answer
+from tests.support.notation import CBD, CBS, CBX, DONE, EOF_OK, FIN, MD, MS, MX, TC, R, T, U, chunk, json_answer
 from tests.support.panels import RUN, by_panel, run_of
 from tests.support.provider import FakeProvider
 from tests.wire.desk import error_of, items, text_of
@@ -140,6 +140,25 @@ async def test_stop(place: Place, path: str) -> None:
     assert error["_anoman"]["completion_tokens"] == row["completion_tokens"] > 0
     assert float(row["cost_usd"]) > 0
     await place.provider.requests[-1].gone(within_s=2.0)
+
+
+@pytest.mark.parametrize("path", BOTH)
+async def test_forms_that_few_providers_send(place: Place, path: str) -> None:
+    """GRD-05: arguments as an object, and a page that the provider has fetched, are masked like all else."""
+    model, payload = asked(path)
+    mail = "kim@example.com"
+    if path == CHAT:
+        call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": {"to": mail}}}
+        said = [R(), chunk({"tool_calls": [call]}), FIN("tool_calls"), U(7, 3), DONE, EOF_OK]
+    else:
+        page = {"content": {"type": "document", "source": {"type": "text", "data": f"by {mail}"}}}
+        said = [MS(7), CBS(0, "web_fetch_tool_result", content=page), CBX(0), MD(usage=3), MX, EOF_OK]
+    place.provider.script(model, said)
+
+    reply = await place.post("redact", path, payload)
+
+    assert b"kim" not in reply.body
+    assert told(reply, path) == {"status": "pass", "redacted": 1, "findings": {"email": 1}}
 
 
 @pytest.mark.parametrize("path", BOTH)
