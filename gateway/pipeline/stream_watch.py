@@ -115,6 +115,7 @@ class StreamWatch(Watch):
     def started(self, lane: Lane) -> float:
         """The first good frame is here; monotonic seconds of it."""
         self._started = True
+        self._ease_s = inf  # what a part that broke has held back waits for the first frame of the rest
         self._progress_s = now_s = self.now_s()
         self._complete_s = now_s if lane.complete else None
         self._place.moved(lane.deltas, now_s)
