@@ -3,7 +3,8 @@ One text on its way out: what of it may leave, while it still grows.
 
 Its end is held back, as far as what begins there could be something that a guard looks for. What a mask stands for has
 not left, no character of it, and neither has anything that a stop stands in front of. Texts are looked at whenever they
-have grown by a step, whatever the pieces are in which they come, so the same text leaves in the same form.
+have grown by a step, whatever the pieces are in which they come, so the same text leaves in the same form; but for what
+cannot be told within the window, of which more is masked where more of the text is here at once.
 """
 
 from __future__ import annotations
