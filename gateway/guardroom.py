@@ -15,17 +15,16 @@ from gateway.pipeline.answering import Answering
 from gateway.pipeline.moderating import Moderation
 from gateway.pipeline.scanning import Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
+from gateway.pipeline.turns import AT_ONCE, Turns
 from gateway.providers.presets import PRESETS
 from gateway.settings import Settings, moderation_provider
 from gateway.telemetry import Telemetry
-
-THREADS = 2  # for long texts: one that is read to its end must not keep all others waiting
 
 
 def open_guards(telemetry: Telemetry, metrics: MetricsRecorder) -> tuple[Guard, Answering]:
     """The stage of calls and what looks at answers. What they remember outlives a reload of the settings."""
     engines = make_engines()
-    means = Means(ThreadPoolExecutor(THREADS, thread_name_prefix="guards"), time.monotonic)
+    means = Means(Turns(ThreadPoolExecutor(AT_ONCE, thread_name_prefix="guards")), time.monotonic)
     scanner = Scanner(engines, Memory(os.urandom(16)), means)
 
     def failed(request_id: str, guard: GuardName, reason: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,8 @@ from gateway.dialects.tool_editors import TOOL_EDITORS
 from gateway.guards.screen import Screen
 from gateway.guards.sieve import Eye, make_eyes, never_late
 from gateway.pipeline.scanning import INLINE_BYTES, Means
+
+WAIT_S = 3.0  # for a thread: longer than calls wait, as an answer has been paid for
 
 
 class AnswerLate(Exception):
@@ -107,8 +108,8 @@ class WayOut:
         if means is None:
             self._pass(completion, self._screen)
             return
-        end_s, clock = means.monotonic_s() + DEADLINE_S, means.monotonic_s
-        is_over = False
+        clock = means.monotonic_s
+        end_s, is_over = clock() + DEADLINE_S, False
 
         def check() -> None:
             if is_over or clock() > end_s:
@@ -118,8 +119,17 @@ class WayOut:
         if size <= INLINE_BYTES:
             self._pass(completion, screen)
             return
+
+        def run() -> None:
+            nonlocal end_s
+            end_s = clock() + DEADLINE_S  # of its own time, not of its wait
+            self._pass(completion, screen)
+
         try:
-            await asyncio.get_running_loop().run_in_executor(means.threads, self._pass, completion, screen)
+            await means.turns.run(self._exchange.key.tenant, run, WAIT_S, None)
+        except TimeoutError:  # no thread was to be had: looked at now, with no time left
+            is_over = True
+            self._pass(completion, screen)
         finally:
             is_over = True  # a thread that nobody waits for ends at its next look
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol, TypeAlias, TypeVar
@@ -18,6 +17,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.guarding import Engine, Finding, GuardName, GuardTerms
 from gateway.dialects.hearing import Heard
 from gateway.dialects.spoken import Piece, pieces_of, texts_of
+from gateway.pipeline.turns import Turns
 from gateway.policy.guards import Found, Judged, judge
 
 T = TypeVar("T")
@@ -118,6 +118,7 @@ class Reading:
 
     def __init__(self, call: Call, memory: Memory, owner: str) -> None:
         self.pieces = pieces_of(call)
+        self.owner = owner
         self._call = call
         self._heard: dict[int, list[Heard]] = {}
         mark = call.held.mark.encode() if call.held is not None else None
@@ -142,11 +143,11 @@ class Means:
     What scans work with.
 
     Attributes:
-        threads: For long ones.
+        turns: At threads, for long ones.
         monotonic_s: The clock of deadlines.
     """
 
-    threads: Executor
+    turns: Turns
     monotonic_s: Callable[[], float]
 
 
@@ -219,13 +220,15 @@ class Scanner:
 
     async def _look(self, engine: Engine, reading: Reading, look: _Look, terms: GuardTerms) -> Judged:
         clock = self._means.monotonic_s
-        end_s, is_over = clock() + terms.deadline_s, False
+        end_s, is_over = 0.0, False
 
         def check() -> None:
             if is_over or clock() > end_s:
                 raise _Late
 
         def run() -> Judged:
+            nonlocal end_s
+            end_s = clock() + terms.deadline_s  # of its own time: what others make it wait is bounded by itself
             for number in look.unknown:
                 look.fresh[number] = _scan(engine, reading.heard(number), check)
             return judge(engine.name, _spread(look.found | look.fresh, reading), terms, engine.threshold)
@@ -234,8 +237,9 @@ class Scanner:
         size += FINDING_BYTES * sum(map(_weight, look.found.values()))
         try:
             most = SLOW_INLINE_BYTES.get(engine.name, INLINE_BYTES)
-            async with asyncio.timeout(terms.deadline_s + LATE_GRACE_S if size > most else None):
-                return await self.aside(run, size, most)
+            if size <= most:
+                return run()
+            return await self._means.turns.run(reading.owner, run, terms.deadline_s, terms.deadline_s + LATE_GRACE_S)
         except (_Late, TimeoutError) as exc:
             raise ScanFailed("late") from exc
         except Exception as exc:
@@ -243,11 +247,9 @@ class Scanner:
         finally:
             is_over = True  # a thread that nobody waits for ends at its next look
 
-    async def aside(self, work: Callable[[], T], size: int, most: int = INLINE_BYTES) -> T:
-        """What *work* gives, which is as much as reading *size* bytes: done at once up to *most*, else in a thread."""
-        if size <= most:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._means.threads, work)
+    async def aside(self, owner: str, work: Callable[[], T], size: int) -> T:
+        """What *work* of *owner* gives, which is as much as reading *size* bytes: in a thread, if they are many."""
+        return work() if size <= INLINE_BYTES else await self._means.turns.run(owner, work, None, None)
 
 
 def _scan(engine: Engine, texts: Sequence[Heard], check: Callable[[], None]) -> Findings:

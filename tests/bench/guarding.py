@@ -29,6 +29,7 @@ from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.guards.table import make_engines
 from gateway.pipeline.scanning import Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
+from gateway.pipeline.turns import Turns
 from tests.support.config import KEY, standard
 from tests.support.gateway import CHAT, PLAIN, Gateway
 from tests.support.notation import json_answer
@@ -102,7 +103,7 @@ async def measure(rules: Mapping[str, Rules], calls: Iterator[Call], rounds: int
     took: dict[str, list[float]] = {name: [] for name in rules}
     engines = make_engines()
     with ThreadPoolExecutor(2) as threads:
-        means, watch = Means(threads, time.monotonic), GuardWatch(lambda *_: None, lambda *_: None)
+        means, watch = Means(Turns(threads), time.monotonic), GuardWatch(lambda *_: None, lambda *_: None)
         stages = {name: Guard(Scanner(engines, Memory(b"bench"), means), watch, time.monotonic) for name in rules}
         for number, call in enumerate(itertools.islice(calls, rounds + WARM)):
             for name, one in rules.items():

@@ -21,6 +21,7 @@ from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.guards.table import make_engines
 from gateway.pipeline.scanning import Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
+from gateway.pipeline.turns import Turns
 from gateway.policy.guards import REDACTING
 from tests.support.scale import examples
 
@@ -50,7 +51,7 @@ def passed(call: Call) -> Exchange:
     exchange = Exchange("req_1", "t", "e", call, Key("k", "acme", Tier("pro"), rules=terms()), 0.0)
     with ThreadPoolExecutor(1) as threads:
         watch = GuardWatch(lambda *_: None, lambda *told: FAILURES.append(told))
-        stage = Guard(Scanner(ENGINES, Memory(b"salt"), Means(threads, time.monotonic)), watch, time.monotonic)
+        stage = Guard(Scanner(ENGINES, Memory(b"salt"), Means(Turns(threads), time.monotonic)), watch, time.monotonic)
         asyncio.run(stage.admit(exchange))
     return exchange
 

@@ -77,7 +77,7 @@ class Guard:
         if redacted:
             many = sum([len(judged.counted) for judged, _ in redacted])
             redact = partial(_redact, exchange.call, reading, redacted)
-            exchange.call, exchange.originals = await self._scanner.aside(redact, FINDING_BYTES * many)
+            exchange.call, exchange.originals = await self._scanner.aside(reading.owner, redact, FINDING_BYTES * many)
         if (last := terms.get(MODERATION)) is not None and last.mode != "off":
             reading = self._scanner.read(exchange.call, exchange.key.tenant) if redacted else reading
             await self._look(exchange, MODERATION, reading, last)

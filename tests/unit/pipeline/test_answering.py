@@ -14,6 +14,7 @@ from gateway.core.guarding import AnswerTerms, GuardMode, Verdict
 from gateway.core.usage import Usage
 from gateway.pipeline.scanning import INLINE_BYTES, Means
 from gateway.pipeline.services import Deadlines
+from gateway.pipeline.turns import Turns
 from tests.support.guards import Endless, Faulty, Now, Spotter
 from tests.support.notation import DONE, FIN, R, T, U, chunk
 from tests.support.scripted_provider import EOF, JSON, Play, tell
@@ -250,7 +251,7 @@ async def test_whole_stop() -> None:
 
 async def test_whole_engine_fails() -> None:
     """Where an engine fails, or is late, the answer is refused and costs nothing; one that is watched is given."""
-    threads = Means(Now(), lambda: next(ticks))
+    threads = Means(Turns(Now()), lambda: next(ticks))
     for engine in (Faulty(), Endless()):
         ticks = iter(range(10_000))
         scene = Scene(whole("so"), stream=False)
@@ -275,7 +276,7 @@ async def test_long_whole_answers_take_a_thread() -> None:
     for text in ("so", "so it is. " * INLINE_BYTES):
         scene = Scene(whole(f"{text} kim@x.id"), stream=False)
         scene.begin()
-        scene.guard_answers(AnswerTerms("redact"), Spotter(), means=Means(threads, lambda: 0.0))
+        scene.guard_answers(AnswerTerms("redact"), Spotter(), means=Means(Turns(threads), lambda: 0.0))
         assert (await answer_of(scene))["choices"][0]["message"]["content"].endswith(" [EMAIL_1]")
         assert await scene.end() == "completed"
 

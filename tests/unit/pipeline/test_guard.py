@@ -19,6 +19,7 @@ from gateway.core.guarding import Check, Engine, Finding, GuardName, GuardTerms,
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.pipeline.scanning import INLINE_BYTES, SLOW_INLINE_BYTES, Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
+from gateway.pipeline.turns import Turns
 from tests.support.guards import Broken, Endless, Now, Words
 from tests.support.virtual_time import START_S
 
@@ -41,7 +42,7 @@ class House:
 
     def __post_init__(self) -> None:
         scanner = Scanner(
-            {engine.name: engine for engine in self.engines}, Memory(b"salt"), Means(self.threads, self._clock)
+            {engine.name: engine for engine in self.engines}, Memory(b"salt"), Means(Turns(self.threads), self._clock)
         )
         watch = GuardWatch(lambda name, _: self.took.append(name), lambda *said: self.told.append(said))
         self.stage = Guard(scanner, watch, self._clock)
@@ -307,7 +308,7 @@ async def test_what_was_read_before_it_was_late() -> None:
 async def test_what_another_tenant_has_sent() -> None:
     """It is read again: nobody can tell by the time that it is known here."""
     engine = Words(**PII)
-    scanner = Scanner({"pii": engine}, Memory(b"salt"), Means(Now(), lambda: 0.0))
+    scanner = Scanner({"pii": engine}, Memory(b"salt"), Means(Turns(Now()), lambda: 0.0))
 
     for tenant in ("acme", "umbrella", "acme"):
         await scanner.look("pii", scanner.read(chat("hello"), tenant), BLOCK)
@@ -341,7 +342,7 @@ async def test_what_is_forgotten() -> None:
     """What has not been used for longest is, however much is found in one piece."""
     engine = Words(**PII)
     memory = Memory(b"salt", max_weight=3)
-    scanner = Scanner({"pii": engine}, memory, Means(Now(), lambda: 0.0))
+    scanner = Scanner({"pii": engine}, memory, Means(Turns(Now()), lambda: 0.0))
 
     for content in ("one", "two", "one", "a@e.com b@e.com", "one", "two", "a@e.com " * 9):
         await scanner.look("pii", scanner.read(chat(content), "acme"), BLOCK)

@@ -21,6 +21,7 @@ from gateway.guards.moderation import MAX_TEXTS
 from gateway.pipeline.moderating import Moderation
 from gateway.pipeline.scanning import Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
+from gateway.pipeline.turns import Turns
 from tests.support.guards import Now, Words
 from tests.support.scripted_provider import EOF, NEVER, Play, ScriptedAsking, ScriptedUpstream, fail, status
 from tests.support.virtual_time import START_S
@@ -67,7 +68,7 @@ class House:
         self.upstream = Upstream(*plays)
         self.told: list[tuple[str, str, str]] = []
         engine = Words("pii", nik=(r"\b\d{16}\b", 1.0))
-        scanner = Scanner({"pii": engine}, Memory(b"salt"), Means(Now(), lambda: 0.0))
+        scanner = Scanner({"pii": engine}, Memory(b"salt"), Means(Turns(Now()), lambda: 0.0))
         watch = GuardWatch(lambda name, seconds: None, lambda *said: self.told.append(said))
         stage = Guard(scanner, watch, lambda: 0.0)
         self.stage = stage.advised(Moderation(provider, "omni", self.upstream) if provider is not None else None)
