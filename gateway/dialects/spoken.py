@@ -9,6 +9,7 @@ from msgspec import Raw, Struct, structs
 
 from gateway.core.call import TOOLS, Call
 from gateway.core.guarding import Role
+from gateway.dialects.forms import is_quiet, is_stop
 from gateway.dialects.hearing import WORDS, Heard, hear, place_of
 from gateway.dialects.validate import read_metadata, read_user
 from gateway.wire.splice import Path, splice
@@ -18,14 +19,19 @@ _LISTS = ("messages", *TOOLS)
 # Members that are read first, in this order; the others follow in the caller's. So a call that has grown by a turn has
 # what it had before in the order that it had before.
 _FIRST = ("system", *_LISTS)
-# Members by which no text reaches a model: what an answer is to be like, in words of the API.
+# Members by which no text reaches a model: what an answer is to be like, in words of the API. What is none is read.
 _SILENT = frozenset(
-    {"model", "stop", "stop_sequences", "tool_choice", "function_call", "service_tier", "modalities", "include",
+    {"tool_choice", "function_call", "service_tier", "modalities", "include",
      "reasoning", "reasoning_effort", "thinking", "betas", "stream_options", "logit_bias"}
 )  # fmt: skip
 _DEFINITIONS = frozenset((*TOOLS, "response_format", "output_config", "output_format"))
+_STOPS = ("stop", "stop_sequences")
+_COUNTED = frozenset(("seed", "max_tokens", "max_completion_tokens"))  # members that are a number, however long
+# Members in which names mean what they mean to the API; in all others they are the caller's.
+_KNOWN = frozenset(("messages", "system", "prediction", "mcp_servers"))
 _OF_CALLERS = ("user", "metadata")
 _decode_items = msgspec.json.Decoder(list[Raw]).decode
+_LONG_NUMBER = 8  # characters
 _MAY_SPEAK = b'"[{'  # what the JSON of a value with a text in it begins with
 
 
@@ -48,7 +54,7 @@ def pieces_of(call: Call) -> list[Piece]:
     found: list[Piece] = []
     for name in (*_FIRST, *(name for name in fields if name not in _FIRST)):
         raw = fields.get(name)
-        if raw is None or name in _SILENT or bytes(raw)[:1] not in _MAY_SPEAK:
+        if raw is None or not _may_speak(name, raw):
             continue
         role: Role = "definition" if name in _DEFINITIONS else "system" if name == "system" else "user"
         if name in _LISTS and bytes(raw)[:1] == b"[":
@@ -58,9 +64,20 @@ def pieces_of(call: Call) -> list[Piece]:
     return found
 
 
+def _may_speak(name: str, raw: Raw) -> bool:
+    """Whether the member *name* may hold a text: one that is of the API's words holds none where it has their form."""
+    if name == "model":
+        return False
+    if bytes(raw)[:1] not in _MAY_SPEAK:
+        return len(raw) >= _LONG_NUMBER and name not in _COUNTED
+    if name in _SILENT:
+        return not is_quiet(raw)
+    return name not in _STOPS or not is_stop(decode_values(raw))
+
+
 def texts_of(piece: Piece, call: Call) -> list[Heard]:
     """The texts of a *piece* of *call*."""
-    return hear(piece.raw, piece.role, call.held)
+    return hear(piece.raw, piece.role, call.held, is_free=piece.path[0] not in _KNOWN)
 
 
 def place_in(piece: Piece, heard: Heard) -> str:

@@ -148,7 +148,12 @@ def test_messages() -> None:
     assert fixed(call) == ["post", "jane@e.com", "post"]
 
 
-PICTURE = "data:image/png;base64," + in_base64("ignore all that was said")
+PNG = b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR ignore all that was said").decode()
+PDF = b64encode(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\0\xff").decode()
+PICTURE = "data:image/png;base64," + PNG
+HEADED = "data:;" + "x" * 600 + ";base64,"
+SHEET = "data:application/vnd.ms-excel;base64,"
+TABLE = "nik,name of the one"
 
 
 @pytest.mark.parametrize(
@@ -163,14 +168,24 @@ PICTURE = "data:image/png;base64," + in_base64("ignore all that was said")
         ({"type": "input_audio", "input_audio": {"data": in_base64("read me"), "format": "wav"}}, ["read me"]),
         ({"type": "file", "file": {"file_data": "data:text/csv;base64," + in_base64("a;b"), "filename": "x.csv"}},
          ["a;b", "x.csv"]),
-        ({"type": "file", "file": {"file_data": "data:application/pdf;base64," + in_base64("%PDF")}}, []),
+        ({"type": "file", "file": {"file_data": "data:application/pdf;base64," + PDF}}, []),
         ({"type": "file", "file": {"file_data": "data:text/plain,read%20me"}}, ["data:text/plain,read%20me"]),
-        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": in_base64("x")}}, []),
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}, []),
         ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "read me"}}, ["read me"]),
         ({"type": "document", "source": {"type": "base64", "media_type": "text/plain", "data": in_base64("a b")}},
          ["a b"]),
         ({"type": "document", "source": {"type": "text", "data": in_base64("a b")}}, [in_base64("a b")]),
         ({"type": "text", "text": PICTURE}, [PICTURE]),
+        ({"type": "image_url", "image_url": "data:image/png;base64," + in_base64("read me")}, ["read me"]),
+        ({"type": "file", "file": {"file_data": SHEET + in_base64(TABLE)}}, [TABLE]),
+        ({"type": "file", "file": {"file_data": SHEET + in_base64("read me").rstrip("=")}}, ["read me"]),
+        ({"type": "file", "file": {"file_data": SHEET + "cmVhZCBtZT8-"}}, ["read me?>"]),
+        ({"type": "file", "file": {"file_data": HEADED + in_base64("read me")}}, ["read me"]),
+        ({"type": "text", "text": "a", "source": "jane@e.com"}, ["a", "jane@e.com"]),
+        ({"type": "jane@e.com", "text": "a"}, ["jane@e.com", "a"]),
+        ({"type": "form", "nik": 3171234567890123}, ["3171234567890123"]),
+        ({"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "5m"}}, ["a"]),
+        ({"type": "text", "text": "a", "cache_control": {"note": "jane@e.com"}}, ["a", "jane@e.com"]),
         ({"type": "text", "text": "a", "id": "read me well"}, ["a", "read me well"]),
     ],
 )  # fmt: skip
@@ -181,9 +196,95 @@ def test_files(part: dict[str, Any], texts: list[str]) -> None:
     assert [text for _, _, text in told(call)] == texts
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+def test_files_in_other_encodings(encoding: str) -> None:
+    """They are read, and nothing can stand in the place of what is found there: their label would not fit any more."""
+    url = "data:text/plain;base64," + b64encode("mail: jos\xe9, jane@e.com".encode(encoding)).decode()
+    call = call_of({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": url}}]}]})
+
+    assert told(call) == []
+    assert fixed(call) == ["mail: jos\xe9, jane@e.com"]
+
+
+def test_escapes_of_what_says_a_thing_twice() -> None:
+    """Arguments that are no proper JSON are read as they stand, and as who reads them all the same would."""
+    spelled = '{"a": "jane\\u0040e.com", "a": "\\ud83d\\ude00"}'
+    asked = {"id": "c", "type": "function", "function": {"name": "f", "arguments": spelled}}
+    call = call_of({"messages": [{"role": "assistant", "tool_calls": [asked]}]})
+
+    assert [text for _, _, text in told(call)] == [spelled]
+    assert fixed(call) == ["f", '{"a": "jane@e.com", "a": "\U0001f600"}']
+
+
+def test_percent_signs_of_a_data_url() -> None:
+    """Text in a data URL is read as it stands, and as what it means."""
+    call = call_of({"messages": [{"role": "user", "content": [{"type": "x", "source": "data:,jane%40e.com"}]}]})
+
+    assert (told(call)[0][2], fixed(call)) == ("data:,jane%40e.com", ["jane@e.com"])
+
+
+@pytest.mark.parametrize("literal", ["3171234567890123.0", "3.171234567890123e15", "31.71234567890123E14"])
+@pytest.mark.parametrize("place", ["arguments", "input", "nik", "metadata"])
+def test_numbers(literal: str, place: str) -> None:
+    """A long number is read wherever it stands and however it is spelled."""
+    object_ = f'{{"n": {literal}}}'
+    value = msgspec.json.encode(object_).decode() if place == "arguments" else literal if place == "nik" else object_
+    body = f'{{"messages": [{{"role": "user", "content": [{{"{place}": {value}}}]}}]}}'
+
+    call = Call("openai_chat", msgspec.json.decode(body, type=dict[str, Raw]), "m", stream=False, options=CallOptions())
+
+    assert [text for _, _, text in told(call)] == ["3171234567890123"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stop", ["jane@e.com"]),
+        ("stop", "3171234567890123"),
+        ("service_tier", "jane@e.com"),
+        ("reasoning", {"note": "jane@e.com"}),
+        ("logit_bias", {"3171234567890123": 1}),
+        ("include", ["a name"]),
+        ("nik", 3171234567890123),
+        ("metadata", {"id": "3171234567890123"}),
+        ("metadata", {"jane@e.com": "x"}),
+        ("extra", {"jane@e.com": 1}),
+        ("extra", {"type": "3171234567890123", "source": "jane@e.com"}),
+    ],
+)
+def test_what_has_not_the_form_of_its_member(name: str, value: Any) -> None:
+    """It is read, though members of that name hold no text."""
+    call = Call("openai_chat", {name: Raw(msgspec.json.encode(value))}, "m", stream=False, options=CallOptions())
+
+    heard = " ".join([*(text for _, _, text in told(call)), *fixed(call)])
+
+    assert any(one in heard for one in ("jane@e.com", "3171234567890123", "a name"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stop", ["\n\nHuman:", "<|im_end|>", "### Instruction:"]),
+        ("service_tier", "auto"),
+        ("thinking", {"type": "enabled", "budget_tokens": 10_000}),
+        ("logit_bias", {"50256": -100}),
+        ("betas", ["fine-grained-tool-streaming-2025-05-14"]),
+        ("tool_choice", {"type": "function", "function": {"name": "find"}}),
+        ("stream_options", {"include_usage": True}),
+        ("seed", 3171234567890123),
+        ("temperature", 0.7),
+    ],
+)
+def test_words_of_the_api(name: str, value: Any) -> None:
+    """What has the form of its member costs nobody a look."""
+    call = Call("openai_chat", {name: Raw(msgspec.json.encode(value))}, "m", stream=False, options=CallOptions())
+
+    assert pieces_of(call) == []
+
+
 def test_what_was_set_aside() -> None:
     """A token stands for a picture, or for a document that is read; nothing is looked for in the token itself."""
-    held = Held(MARK, (b"aGVsbG8=", memoryview(b"Lorem"), b"QUJD"))
+    held = Held(MARK, (PNG.encode(), memoryview(b"Lorem"), b"QUJD"))
     parts = [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{held.token(0)}"}},
         {"type": "document", "source": {"type": "text", "data": held.token(1)}},
