@@ -16,6 +16,8 @@ RESPONSE_CONTENT = "response_content"
 """What guards say of answers goes by this name."""
 GuardMode = Literal["off", "monitor", "redact", "block"]
 """From mild to strict. `redact` is for guards whose findings are pieces of a text; others take it for `block`."""
+REDACTING: frozenset[GuardName] = frozenset(("pii", "credentials"))
+"""Guards whose findings are pieces of a text."""
 
 Status = Literal["off", "pass", "flag", "redact", "block", "error"]
 Role = Literal["system", "user", "assistant", "tool", "definition", "answer"]
@@ -128,6 +130,15 @@ class GuardTerms(Struct, frozen=True):
         if self.threshold is None:
             return own
         return min(self.threshold, own) if self.or_own else self.threshold
+
+    def counts(self, finding: Finding, own: float) -> bool:
+        """Whether *finding* counts, of an engine whose *own* threshold that is."""
+        return finding.score >= self.threshold_of(own) and (self.kinds is None or finding.kind in self.kinds)
+
+
+def effective_mode(name: GuardName, mode: GuardMode) -> GuardMode:
+    """What the guard *name* does in *mode*: where nothing can be put in the place of its findings, it blocks."""
+    return "block" if mode == "redact" and name not in REDACTING else mode
 
 
 OFF = GuardTerms()

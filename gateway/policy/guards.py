@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from gateway.core.errors import CONTENT_VIOLATION, PII_BLOCKED, PROMPT_INJECTION, ErrorKind, GatewayError
-from gateway.core.guarding import Finding, GuardMode, GuardName, GuardTerms, Status, Verdict
+from gateway.core.guarding import Finding, GuardMode, GuardName, GuardTerms, Status, Verdict, effective_mode
 
 KINDS_TOLD = 8  # in a message
 
@@ -21,8 +21,6 @@ REFUSALS: Mapping[GuardName, ErrorKind] = {
     "moderation": CONTENT_VIOLATION,
 }
 _STATUSES: Mapping[GuardMode, Status] = {"off": "off", "monitor": "flag", "redact": "redact", "block": "block"}
-REDACTING: frozenset[GuardName] = frozenset(("pii", "credentials"))
-"""Guards whose findings are pieces of a text. Others take `redact` for `block`."""
 
 Spot: TypeAlias = tuple[int, int]
 """A text of a call: the number of its piece, and its own in there."""
@@ -54,11 +52,10 @@ def judge(name: GuardName, found: Sequence[Found], terms: GuardTerms, own_thresh
 
     It is `block` where the call is to be refused: also where something is to be redacted that nothing can stand for.
     """
-    threshold = terms.threshold_of(own_threshold)
     score = max((one.finding.score for one in found), default=0.0)
-    counted = tuple([one for one in found if _counts(one.finding, threshold, terms)])
-    status: Status = _STATUSES[terms.mode] if counted else "pass"
-    if status == "redact" and (name not in REDACTING or any(one.is_fixed for one in counted)):
+    counted = tuple([one for one in found if terms.counts(one.finding, own_threshold)])
+    status: Status = _STATUSES[effective_mode(name, terms.mode)] if counted else "pass"
+    if status == "redact" and any(one.is_fixed for one in counted):
         status = "block"
     return Judged(Verdict(status, score, Counter(one.finding.kind for one in counted)), counted)
 
@@ -68,10 +65,6 @@ def refusal(name: GuardName, verdict: Verdict, place: str) -> GatewayError:
     kind = REFUSALS[name]
     kinds = sorted(verdict.findings, key=lambda one: (-verdict.findings[one], one))[:KINDS_TOLD]
     return GatewayError(kind, f"{kind.message[:-1]} ({', '.join(kinds)}).", param=place or None)
-
-
-def _counts(finding: Finding, threshold: float, terms: GuardTerms) -> bool:
-    return finding.score >= threshold and (terms.kinds is None or finding.kind in terms.kinds)
 
 
 class Placeholders:

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from gateway.core.accounts import Key, Tier
 from gateway.core.call import Call, CallOptions
 from gateway.core.exchange import Exchange
-from gateway.core.guarding import GuardName, GuardTerms, Rules
+from gateway.core.guarding import REDACTING, GuardName, GuardTerms, Rules
 from gateway.dialects.registry import CLIENT_DIALECTS
 from gateway.guards.table import make_engines
 from gateway.pipeline.scanning import Means, Memory, Scanner
 from gateway.pipeline.stages.guard import Guard, GuardWatch
 from gateway.pipeline.turns import Turns
-from gateway.policy.guards import REDACTING
 from tests.support.scale import examples
 
 ENGINES = make_engines()
