@@ -11,7 +11,7 @@ import click
 from gateway.commands.configured import config_option, load_or_exit
 from gateway.commands.stored import fail
 from gateway.commands.words import TextGroup
-from gateway.core.guarding import GUARDS, Engine, Finding, GuardName, GuardTerms, Role, Text
+from gateway.core.guarding import GUARDS, Engine, Finding, GuardName, GuardTerms, Role, Text, never_late
 from gateway.core.verdicts import summary
 from gateway.guards.table import make_engines
 from gateway.policy.guards import Found, Judged, Placeholders, judge
@@ -60,7 +60,7 @@ def _lines(text: Text, terms: Mapping[GuardName, GuardTerms], engines: Mapping[G
             yield f"{name}: off"
             continue
         engine, term = engines[name], terms[name]
-        findings = engine.scan(text, _no_hurry)
+        findings = engine.scan(text, never_late)
         judged = judge(name, [Found((0, 0), finding) for finding in findings], term, engine.threshold)
         yield f"{name}: {summary(name, judged.verdict)}"
         yield from _reasons(findings, judged, term.threshold_of(engine.threshold))
@@ -80,7 +80,3 @@ def _reasons(findings: Sequence[Finding], judged: Judged, threshold: float) -> I
         yield f"  {one.kind} {one.score:.2f} at {one.start}-{one.end}{reason}{aside}"
     if len(findings) > TOLD:
         yield f"  and {len(findings) - TOLD} more"
-
-
-def _no_hurry() -> None:
-    """Whoever typed the command waits, or stops it."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
 
+from gateway.core.guarding import Check, never_late
 from gateway.guards.origins import Origins
 
 SLICE_CHARS = 32 * 1024
@@ -88,7 +88,7 @@ class Folded:
 
     __slots__ = ("_original", "_origins", "text")
 
-    def __init__(self, original: str, check: Callable[[], None]) -> None:
+    def __init__(self, original: str, check: Check) -> None:
         self._original = original
         self._origins: Origins | None = None
         if original.isascii():
@@ -122,11 +122,7 @@ class Folded:
         return origins
 
 
-def _no_check() -> None:
-    """For texts that are short."""
-
-
-def fold(text: str, check: Callable[[], None] = _no_check) -> Folded:
+def fold(text: str, check: Check = never_late) -> Folded:
     """
     *text* without what its characters can be dressed in: NFKC, unseen ones, accents, look-alikes, case.
 

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from gateway.core.guarding import never_late
 from gateway.guards.injection import InjectionEngine
 from tests.guards.corpus import DATA, Sample, evaluation, handwritten
 from tests.guards.train import WRITTEN
@@ -44,11 +45,7 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
 
 def score(engine: InjectionEngine, sample: Sample) -> float:
     """The highest of any finding in *sample*."""
-    return max((finding.score for finding in engine.scan(sample.asked, _unhurried)), default=0.0)
-
-
-def _unhurried() -> None:
-    """Nobody waits for an evaluation."""
+    return max((finding.score for finding in engine.scan(sample.asked, never_late)), default=0.0)
 
 
 Scored = Sequence[tuple[Sample, float]]

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.core.guarding import never_late
 from gateway.guards.injection import InjectionEngine, model
 from tests.guards.corpus import DATA, Sample, drawn, handwritten
 
@@ -42,13 +43,9 @@ Windows = list[Set[str]]
 def windows(samples: Iterable[Sample], engine: InjectionEngine) -> list[tuple[Windows, bool]]:
     """What the model is asked about each of *samples*."""
     return [
-        ([window.features for window in engine.windows(sample.asked, _unhurried)], sample.is_attack)
+        ([window.features for window in engine.windows(sample.asked, never_late)], sample.is_attack)
         for sample in samples
     ]
-
-
-def _unhurried() -> None:
-    """Nobody waits for a training."""
 
 
 def train(seen: Sequence[tuple[Windows, bool]], weight: Sequence[float] | None = None) -> dict[str, float]:

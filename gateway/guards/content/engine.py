@@ -10,7 +10,7 @@ import re2
 from ahocorasick_rs import AhoCorasick
 from msgspec.structs import replace
 
-from gateway.core.guarding import Check, Finding, GuardName, Text
+from gateway.core.guarding import Check, Finding, GuardName, Text, never_late
 from gateway.guards.content.lexicon import KINDS, Lexicon, Rule, Term, joined, load_lexicon
 from gateway.guards.content.scene import Hit, Reach, Scene
 from gateway.guards.content.squeezing import Squeezed
@@ -56,7 +56,7 @@ class ContentEngine:
     def glance(self, text: str) -> bool:
         """Whether there is a core term."""
         words = joined(fold(text).text)
-        return any(True for _ in self._stretches(words, _unchecked))
+        return any(True for _ in self._stretches(words, never_late))
 
     def scan(self, text: Text, check: Check) -> Sequence[Finding]:
         """What is in *text*, in order, no two of one place; a finding's place is the words that it turns on."""
@@ -115,10 +115,6 @@ class ContentEngine:
                     if score and (known is None or score > known.score):
                         best[rule.kind] = Finding(rule.kind, start, end, score, rule.reason)
                 yield from best.values()
-
-
-def _unchecked() -> None:
-    """The check of a text that is short."""
 
 
 def _is_term(term: Term, words: str, start: int, end: int) -> bool:
