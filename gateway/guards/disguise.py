@@ -107,3 +107,8 @@ def undisguise(text: str) -> Bare:
         origins.append(found.start())
         place += len(found[0])
     return Bare("".join(pieces), tuple(starts), tuple(origins))
+
+
+def lowered(text: str) -> str:
+    """*text* in lower case, with every place where it was: the one letter whose small form is longer is taken for I."""
+    return text.replace("\u0130", "I").lower()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gateway.core.guarding import Finding
 from gateway.guards.credentials.entropy import entropy, is_dummy, is_random
+from gateway.guards.disguise import lowered
 
 BEGIN_SEED = "-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY"
 _BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,2}PRIVATE KEY(?: BLOCK)?-----")
@@ -89,7 +90,7 @@ def find_aws_secrets(text: str) -> Iterator[Finding]:
 
 def find_named(text: str) -> Iterator[Finding]:
     """Values of what is called a password, a secret, a key or a token."""
-    lower = text.replace("\u0130", "I").lower()  # the one letter that would get longer
+    lower = lowered(text)
     last = 0
     for name in _NAME.finditer(lower):
         if name.start() < last or not _is_name(text, *name.span()):

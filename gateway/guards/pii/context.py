@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ahocorasick_rs import AhoCorasick, MatchKind
 
 from gateway.guards.blanking import FOUND
+from gateway.guards.disguise import lowered
 
 REACH = 48
 """How many characters in front of a number its word may end."""
@@ -97,8 +98,7 @@ class Context:
 
     @cached_property
     def _ends(self) -> list[int]:
-        # The one letter whose small form is longer than itself would move all places behind it.
-        lower = self._text.replace("\u0130", "I").lower()
+        lower = lowered(self._text)
         ends = []
         for index, start, end in _FIND.find_matches_as_indexes(lower):
             word = _NAMES[index]
