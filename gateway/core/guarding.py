@@ -12,6 +12,9 @@ GUARDS: tuple[GuardName, ...] = get_args(GuardName)
 """In the order in which they look and are told of."""
 MODERATION: GuardName = "moderation"
 """The one whose eyes are elsewhere: a provider is asked, about what would leave, when all others have looked."""
+AnswerGuard = Literal["pii", "content", "credentials"]
+ANSWER_GUARDS: tuple[AnswerGuard, ...] = get_args(AnswerGuard)
+"""Those that can look at answers."""
 RESPONSE_CONTENT = "response_content"
 """What guards say of answers goes by this name."""
 GuardMode = Literal["off", "monitor", "redact", "block"]
@@ -163,7 +166,7 @@ class AnswerTerms(Struct, frozen=True):
     """
 
     mode: GuardMode = "off"
-    guards: frozenset[GuardName] = frozenset(("content", "credentials", "pii"))
+    guards: frozenset[GuardName] = frozenset(ANSWER_GUARDS)
     hold_chars: int = HOLD_CHARS
     hold_s: float = HOLD_S
     sights: Mapping[GuardName, GuardTerms] = {}

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.core.guarding import (
+    ANSWER_GUARDS,
     DEADLINE_S,
     GUARDS,
     HOLD_CHARS,
     HOLD_S,
     MODERATION,
     RESPONSE_CONTENT,
+    AnswerGuard,
     AnswerTerms,
     GuardMode,
     GuardName,
@@ -80,8 +82,8 @@ class AnswerGuardEntry:
         "`block` ends the answer in front of what is found, `redact` puts a placeholder in its place where a guard can "
         "(others block), `monitor` only says what was found, `off` does not look."
     )
-    guards: tuple[Literal["pii", "content", "credentials"], ...] = setting(
-        "The guards that look; thresholds and kinds are theirs.", ("pii", "content", "credentials"), check=checks.some
+    guards: tuple[AnswerGuard, ...] = setting(
+        "The guards that look; thresholds and kinds are theirs.", ANSWER_GUARDS, check=checks.some
     )
     hold_chars: int = setting(
         "The most characters of a stream that are held back at a time, while nothing is found in them.",
