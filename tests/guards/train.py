@@ -24,10 +24,14 @@ WEIGHTS = Path(model.__file__).parent / "weights.tsv"
 TEMPLATES = "training.txt"
 WRITTEN = ("development.txt", "practice.txt", "rehearsal.txt")
 PROSE = "prose.txt"
-SOURCES = (TEMPLATES, *WRITTEN, PROSE)
+TERMS = "terms.txt"
+SOURCES = (TEMPLATES, *WRITTEN, PROSE, TERMS)
 SEED = 5
 WRITTEN_COUNTS = 5.0
 """How much more a text written by hand counts than one drawn from templates: no two of them are alike."""
+TERMS_SHARE = 0.5
+TERMS_COUNT = 0.3
+"""Terms and manuals: enough to be known for what they are. More of them cost attacks, on which see the document."""
 ROUNDS = 2
 EPOCHS = 7
 AVERAGED = 4
@@ -123,9 +127,12 @@ def learn(engine: InjectionEngine, share: float = 1.0) -> dict[str, float]:
     templates = drawn(TEMPLATES, SEED, share)
     written = [sample for name in WRITTEN for sample in handwritten(name)][:: round(1 / share)]
     prose = handwritten(PROSE)[:: round(1 / share)]
-    samples = [*templates, *prose, *written, *pasted([*prose, *written])]
+    terms = drawn(TERMS, SEED, share * TERMS_SHARE)
+    terms += pasted(terms)
+    samples = [*terms, *templates, *prose, *written, *pasted([*prose, *written])]
     plain = len(templates) + len(prose)
-    counts = [1.0] * plain + [WRITTEN_COUNTS] * (len(samples) - plain)
+    counts = [TERMS_COUNT] * len(terms) + [1.0] * plain
+    counts += [WRITTEN_COUNTS] * (len(samples) - len(counts))
     return train(windows(samples, engine), counts)
 
 

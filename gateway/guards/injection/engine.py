@@ -7,6 +7,7 @@ that whatever surrounds an attack makes it no weaker.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from msgspec import Struct
@@ -25,6 +26,13 @@ from gateway.guards.injection.words import Lexicon
 
 LEAST_SCORE = 0.05
 """A piece below says nothing; it would only fill the list."""
+
+NONSENSE = -1.0
+"""A margin at which no rule counts: the model is sure that its words say something else, as terms and manuals do."""
+
+PLAIN_CHARS = 500
+MOST_DOUBT = 1.0
+"""The most that a long text's pieces are asked to be surer by: an attack that is padded loses no more than that."""
 
 FAMILIES = {
     "extraction": "PROMPT REVEAL SHOW WHATARE HIDDEN VERBATIM ABOVE",
@@ -60,7 +68,7 @@ class InjectionEngine:
     """Finds instructions that are aimed at the model. Sees no streams: a piece is whole sentences."""
 
     name: GuardName = "injection"
-    version = "1"
+    version = "2"
     window_chars: int | None = None
     threshold = 0.9
 
@@ -72,14 +80,17 @@ class InjectionEngine:
         """Pieces of *text* that may be aimed at the model, in order and without overlaps, with how likely that is."""
         seen: list[Scored] = []
         for window in self.windows(text, check):
-            score = self._score(window)
+            score = self._score(window, len(text.text))
             if score >= LEAST_SCORE:
                 seen.append((window, score))
         return [self._finding(window, score) for window, score in _apart(seen)]
 
-    def _score(self, window: Window) -> float:
+    def _score(self, window: Window, chars: int) -> float:
+        """Many pieces are many chances to be wrong, so that those of long texts have to be surer; rules do not."""
         margin = self._model.margin(window.features)
-        return likelihood(max(margin, RULE_MARGIN) if window.rules else margin)
+        if window.rules and margin > NONSENSE:
+            return likelihood(max(margin, RULE_MARGIN))
+        return likelihood(margin - min(MOST_DOUBT, 0.5 * math.log(max(1.0, chars / PLAIN_CHARS))))
 
     def windows(self, text: Text, check: Check) -> Iterator[Window]:
         """Everything in *text* that the model is asked about."""
