@@ -79,7 +79,7 @@ def test_long_texts_pass(texts: object, length: int) -> None:
 
 
 def test_attacks_in_long_texts_are_found() -> None:
-    """In the middle of eight thousand characters of a licence four of five direct attacks are found that are found alone."""
+    """Of the direct attacks that are found alone, four of five are found in the middle of a licence too."""
     around = licence()[0].split("\n\n")
     front, behind = "\n\n".join(around[:12]), "\n\n".join(around[12:])
     attacks = [sample.text for sample in evaluation() if sample.kind == "direct"]
