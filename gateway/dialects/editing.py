@@ -25,6 +25,7 @@ from gateway.wire.body import replace_members
 from gateway.wire.sse import frame
 
 _FRAME_END = b"\n\n"
+_DONE = b"data: [DONE]"
 _string = msgspec.json.Decoder(str).decode
 
 
@@ -96,10 +97,12 @@ class TextEditor(ABC):
         return self._noticed(b"".join([self._flush(key) for key in list(self._passages)]))
 
     def _each(self, frames: bytes) -> bytes:
-        out, failure = list[bytes](), self.failure
-        for one in frames.split(_FRAME_END)[:-1]:
+        out, failure, each = list[bytes](), self.failure, frames.split(_FRAME_END)[:-1]
+        for number, one in enumerate(each):
             out.append(self.feed(one + _FRAME_END))
             if self.failure is not failure:
+                # a stream that broke by itself has its error there and has to have its end, whatever was held back
+                out += [last + _FRAME_END for last in each[number + 1 :] if last == _DONE]
                 break
         return b"".join(out)
 

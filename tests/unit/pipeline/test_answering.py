@@ -144,6 +144,14 @@ async def test_broken() -> None:
     assert scene.receipt.verdicts["response_content"].status == "pass"
 
 
+async def test_broken_on_a_find() -> None:
+    """One that breaks while it holds what would have ended it says nothing of that, and ends as streams end."""
+    scene = guarded(tell(R(), T("kim@x.id is here"), RESET), mode="block")
+
+    assert (await scene.end(), said(scene)) == ("interrupted", "")
+    assert [word for _, word in scene.heard][-3:] == ["error upstream_error", "[DONE]", "end"]
+
+
 async def test_shutdown() -> None:
     """So does one that we end ourselves."""
     scene = guarded(tell(R(), T("so mail jane."), 10.0, *END))
