@@ -11,6 +11,7 @@ import sys
 import unicodedata
 
 from gateway.core.guarding import Check, never_late
+from gateway.guards.lookalikes import BOXED, LOOKALIKES
 from gateway.guards.origins import Origins
 
 SLICE_CHARS = 32 * 1024
@@ -33,15 +34,7 @@ _PLAIN = {
     "\u2028": "\n",
     "\u2029": "\n",
 }
-# Letters of other scripts that look like a Latin one in most typefaces, in lower case; a choice of ours.
-_LOOKALIKES = dict(
-    zip(
-        "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d\u04bb"
-        "\u03b1\u03b5\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0251\u0261\u026a\u1d0f\u1d1c",
-        "abekmhopctyxsijdqwhaenikvoptuxiagiou",
-        strict=True,
-    )
-)
+_LOOKALIKES = LOOKALIKES | {chr(code): letter for code, letter in BOXED.items()}
 
 
 def _fold_char(char: str) -> str:

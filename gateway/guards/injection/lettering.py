@@ -10,6 +10,8 @@ import unicodedata
 
 import re2
 
+from gateway.guards.lookalikes import BOXED, LOOKALIKES
+
 _INVISIBLE = (
     0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x3164, 0xFEFF, 0xFFA0,
     *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), *range(0x180B, 0x180E),
@@ -18,20 +20,11 @@ _INVISIBLE = (
 _MARKS = (
     *range(0x300, 0x370), *range(0x483, 0x488), *range(0x1AB0, 0x1B00), *range(0x1DC0, 0x1E00), *range(0x20D0, 0x2100),
 )  # fmt: skip
-_LOOKS = {
-    "а": "a", "в": "b", "с": "c", "ԁ": "d", "е": "e", "ё": "e", "ғ": "f", "ɡ": "g", "һ": "h", "н": "h", "і": "i",
-    "ї": "i", "ј": "j", "к": "k", "ӏ": "l", "м": "m", "п": "n", "о": "o", "р": "p", "ԛ": "q", "г": "r", "ѕ": "s",
-    "т": "t", "у": "y", "ѵ": "v", "ԝ": "w", "х": "x", "ү": "y", "ь": "b", "α": "a", "β": "b", "ε": "e", "η": "n",
-    "ι": "i", "κ": "k", "ν": "v", "ο": "o", "ρ": "p", "σ": "o", "τ": "t", "υ": "u", "χ": "x", "γ": "y", "ω": "w",
-    "ϲ": "c", "ϳ": "j", "օ": "o", "ս": "u", "հ": "h", "ո": "n", "ց": "g", "ı": "i", "ȷ": "j", "ɑ": "a", "ɩ": "i",
-    "ʟ": "l", "ɪ": "i", "ɴ": "n", "ʀ": "r", "ᴀ": "a", "ʙ": "b", "ᴄ": "c", "ᴅ": "d", "ᴇ": "e", "ꜰ": "f", "ɢ": "g",
-    "ʜ": "h", "ᴊ": "j", "ᴋ": "k", "ᴍ": "m", "ᴏ": "o", "ᴘ": "p", "ꜱ": "s", "ᴛ": "t", "ᴜ": "u", "ᴠ": "v", "ᴡ": "w",
-    "ʏ": "y", "ᴢ": "z", "ø": "o", "đ": "d", "ł": "l", "ħ": "h", "Ꭺ": "a", "Ꭼ": "e", "Ꮖ": "i", "Ꮲ": "p", "Ꭱ": "r",
+_MARKED = {
     "’": "'", "‘": "'", "ʼ": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‐": "-", "‑": "-",
 }  # fmt: skip
-_BOXED = {base + at: chr(97 + at) for base in (0x1F130, 0x1F150, 0x1F170, 0x1F1E6) for at in range(26)}
 _UNSEEN = dict.fromkeys(_INVISIBLE)
-_PLAIN = {**{ord(mark): look for mark, look in _LOOKS.items()}, **dict.fromkeys(_MARKS), **_UNSEEN}
+_PLAIN = {**{ord(mark): look for mark, look in (LOOKALIKES | _MARKED).items()}, **dict.fromkeys(_MARKS), **_UNSEEN}
 _TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
 
 _BETWEEN_LETTERS = re2.compile(r"[A-Za-z][\x{200B}-\x{200F}\x{2060}-\x{2064}\x{FEFF}\x{AD}]+[A-Za-z]")
@@ -44,7 +37,7 @@ def unfold(text: str) -> str:
     """*text* in lower case and as it looks: no marks, no invisible characters, one form of every letter."""
     if text.isascii():
         return text.lower()
-    text = unicodedata.normalize("NFKD", text.translate(_BOXED).translate(_UNSEEN))
+    text = unicodedata.normalize("NFKD", text.translate(BOXED).translate(_UNSEEN))
     return text.lower().translate(_PLAIN)
 
 

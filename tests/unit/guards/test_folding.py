@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.guards.folding import LONGEST, fold
+from gateway.guards.globs import is_like_one_of
+from gateway.guards.lookalikes import LOOKALIKES
 
 SAME = [
     ("full-width", "\uff2b\uff29\uff2c\uff2c"),
@@ -90,3 +92,16 @@ def test_halves_of_pairs_can_be_encoded() -> None:
 def test_letters_that_need_their_marks_keep_their_syllables() -> None:
     """Hangul stays in syllables: one character is one."""
     assert fold(unicodedata.normalize("NFC", "\ud55c\uae00")).text == "\ud55c\uae00"
+
+
+@pytest.mark.parametrize("letter", sorted(LOOKALIKES))
+def test_letters_that_look_alike(letter: str) -> None:
+    """Each is the letter that it looks like, also for those who deny names of tools."""
+    assert fold(letter).text == LOOKALIKES[letter]
+    assert is_like_one_of(f"{letter}_all", (f"{LOOKALIKES[letter]}_*",))
+
+
+def test_a_name_in_small_capitals() -> None:
+    """A name that a reader takes for a denied one is denied."""
+    assert is_like_one_of("ᴅᴇʟᴇᴛᴇ_all", ("*delete*",))
+    assert is_like_one_of("🅳rop", ("drop",))
