@@ -17,6 +17,11 @@ def blank_placeholders(text: str) -> str:
     return blank(_PLACEHOLDER, text, FOUND) if "[" in text and "_" in text else text
 
 
+def placeholders_in(text: str) -> set[str]:
+    """Whatever in *text* looks like something that the gateway masked."""
+    return set(_PLACEHOLDER.findall(text)) if "[" in text and "_" in text else set()
+
+
 def blank(shape: re.Pattern[str], text: str, char: str) -> str:
     """*text* with *char* for every character that is in a *shape*."""
     return shape.sub(lambda found: char * len(found[0]), text)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -71,13 +72,18 @@ class Placeholders:
     """
     What stands in the place of values that must not leave: `[NIK_1]` for the first NIK, and for it again.
 
+    Args:
+        taken: Placeholders that stand for something else already.
+
     Attributes:
         originals: The value of each placeholder that is to be put back into the answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Container[str] = ()) -> None:
         self.originals: dict[str, str] = {}
-        self._numbers: dict[str, dict[str, int]] = {}
+        self._taken = taken
+        self._known: dict[str, dict[str, str]] = {}
+        self._numbers: dict[str, Iterator[int]] = {}
 
     def redact(self, text: str, findings: Iterable[tuple[Finding, bool]]) -> str:
         """
@@ -94,8 +100,12 @@ class Placeholders:
         return "".join((*parts, text[behind:]))
 
     def _put(self, kind: str, value: str, *, is_reversible: bool) -> str:
-        numbers = self._numbers.setdefault(kind, {})
-        placeholder = f"[{kind.upper()}_{numbers.setdefault(value, len(numbers) + 1)}]"
+        known = self._known.setdefault(kind, {})
+        placeholder = known.get(value)
+        if placeholder is None:
+            numbers = self._numbers.setdefault(kind, count(1))
+            placeholder = next(name for at in numbers if (name := f"[{kind.upper()}_{at}]") not in self._taken)
+            known[value] = placeholder
         if is_reversible:
             self.originals[placeholder] = value
         return placeholder

@@ -15,6 +15,7 @@ from gateway.core.guarding import GUARDS, MODERATION, Finding, GuardName, GuardT
 from gateway.core.receipt import Receipt
 from gateway.dialects.hearing import said_otherwise
 from gateway.dialects.spoken import place_in, with_pieces
+from gateway.guards.blanking import placeholders_in
 from gateway.pipeline.scanning import FINDING_BYTES, Adviser, Reading, ScanFailed, Scanner
 from gateway.policy.guards import Judged, Placeholders, Spot, refusal
 
@@ -135,7 +136,10 @@ def _redact(
     for judged, terms in redacted:
         for one in judged.counted:
             spots.setdefault(one.spot, []).append((one.finding, terms.reversible))
-    placeholders = Placeholders()
+    # A caller that gets originals back never sees placeholders: one that stands in the call is not ours.
+    gives_back = any(terms.reversible for _, terms in redacted)
+    taken = [placeholders_in(bytes(raw).decode()) for raw in call.fields.values()] if gives_back else ()
+    placeholders = Placeholders(frozenset().union(*taken))
     texts: dict[int, dict[int, str]] = {}
     for piece, number in sorted(spots):
         text = reading.heard(piece)[number].text.text

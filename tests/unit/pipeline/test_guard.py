@@ -134,6 +134,17 @@ async def test_one_value_has_one_placeholder() -> None:
     assert found[2]["content"] == "[EMAIL_3] [EMAIL_1]"
 
 
+@pytest.mark.parametrize(("reversible", "expected"), [(False, "[EMAIL_1]"), (True, "[EMAIL_2]")])
+async def test_a_placeholder_of_the_callers(reversible: bool, expected: str) -> None:
+    """Where originals come back a caller never sees placeholders, so one in the call is not ours: its number is left
+    to it. Where they do not, it is an echo of ours."""
+    terms = GuardTerms("redact", reversible=reversible)
+
+    passed = await House((Words(**PII),)).pass_through(chat("[EMAIL_1] and a@e.com"), pii=terms)
+
+    assert texts(passed) == [f"[EMAIL_1] and {expected}"]
+
+
 @pytest.mark.parametrize("reversible", [False, True])
 async def test_originals(reversible: bool) -> None:
     """They are kept for the answer where the policy says so, and nowhere else."""

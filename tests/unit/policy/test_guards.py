@@ -48,6 +48,16 @@ def test_numbers(values: list[str]) -> None:
     assert placeholders.originals == {}
 
 
+def test_numbers_that_are_taken() -> None:
+    """A placeholder that stands for something else already is nobody's."""
+    placeholders = Placeholders({"[EMAIL_1]", "[EMAIL_3]", "[NIK_2]"})
+
+    redacted = [placeholders.redact(value, [(Finding("email", 0, 3), True)]) for value in ("a@e", "b@e", "a@e")]
+
+    assert redacted == ["[EMAIL_2]", "[EMAIL_4]", "[EMAIL_2]"]
+    assert placeholders.originals == {"[EMAIL_2]": "a@e", "[EMAIL_4]": "b@e"}
+
+
 def test_what_comes_back_only_in_part() -> None:
     """Of findings that overlap, one of a guard that gives nothing back keeps the whole to itself."""
     placeholders = Placeholders()
