@@ -18,6 +18,7 @@ from gateway.core.money import Price, Weight
 from gateway.policy.call_terms import bounded, measured
 from gateway.policy.explanation import explain
 from gateway.policy.routing import choose, find
+from tests.support.pictures import data_url, image_url, png
 
 ONE, FREE = Weight(1, 1), Price(0, 0, 0, 0)
 
@@ -128,7 +129,7 @@ SHAPES = {
     "a tool": {"messages": [], "tools": [{"type": "function", "function": {"name": "f", "description": SAID[1:]}}]},
     "a result": {"messages": [{"role": "tool", "tool_call_id": "c", "content": SAID}]},
 }
-PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4000}}
+PICTURE = image_url(data_url(png(90, 90)))
 
 
 def long(by: int, body: dict[str, Any], *, is_ascii: bool = False) -> str | None:
