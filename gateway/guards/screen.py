@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gateway.core.guarding import AnswerTerms, Check, GuardName, Verdict
+from gateway.core.guarding import AnswerTerms, Check, GuardName, Verdict, never_late
 from gateway.guards.holding import Holding
 from gateway.guards.restoring import Restoring, as_is, in_json
-from gateway.guards.sieve import Eye, Masks, Sieve, never_late
+from gateway.guards.sieve import Eye, Masks, Sieve
 from gateway.guards.spelling import QuotedJson
 
 _MONITOR_CHARS = 512  # between two looks at a text that leaves in any case

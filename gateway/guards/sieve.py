@@ -7,7 +7,18 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from gateway.core.guarding import Check, Engine, Glancing, GuardMode, GuardName, GuardTerms, Status, Text, Verdict
+from gateway.core.guarding import (
+    Check,
+    Engine,
+    Glancing,
+    GuardMode,
+    GuardName,
+    GuardTerms,
+    Status,
+    Text,
+    Verdict,
+    never_late,
+)
 
 VALUE_CHARS = 512  # by which values are told apart
 _MASKABLE: frozenset[GuardName] = frozenset(("pii", "credentials"))  # their findings are pieces, of others the whole is
@@ -40,10 +51,6 @@ class Eye(Struct, frozen=True):
     def name(self) -> GuardName:
         """The guard's."""
         return self.engine.name
-
-
-def never_late() -> None:
-    """The check of scans that are too short to be late."""
 
 
 def make_eyes(engines: Iterable[Engine], mode: GuardMode, terms: Mapping[GuardName, GuardTerms]) -> tuple[Eye, ...]:

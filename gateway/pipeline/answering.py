@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from gateway.core.errors import CONTENT_CUT, GUARDS_CUT, Failure
 from gateway.core.exchange import Exchange
-from gateway.core.guarding import DEADLINE_S, GUARDS, RESPONSE_CONTENT, Engine, GuardName, Verdict
+from gateway.core.guarding import DEADLINE_S, GUARDS, RESPONSE_CONTENT, Engine, GuardName, Verdict, never_late
 from gateway.dialects.base import Completion, Lane
 from gateway.dialects.called import denied_call
 from gateway.dialects.edited import TEXT_EDITORS, EditedLane
 from gateway.dialects.tool_editors import TOOL_EDITORS
 from gateway.guards.screen import Screen
-from gateway.guards.sieve import Eye, make_eyes, never_late
+from gateway.guards.sieve import Eye, make_eyes
 from gateway.pipeline.scanning import INLINE_BYTES, Means
 
 WAIT_S = 3.0  # for a thread: longer than calls wait, as an answer has been paid for

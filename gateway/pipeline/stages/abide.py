@@ -22,7 +22,6 @@ class Abide:
         terms = exchange.key.rules.tools
         if terms.is_open:
             return None
-        exchange.verdicts.setdefault("policy", Verdict("pass"))
         for number, offer in enumerate(offers(exchange.call), start=1):
             denied = judge_offer(offer, terms)
             if denied is not None:
@@ -31,6 +30,7 @@ class Abide:
                 raise GatewayError(TOOL_DENIED, message, param=offer.place)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+        exchange.verdicts["policy"] = Verdict("pass")  # behind all that it awaits: whoever leaves was not let pass
         return None
 
     def settle(self, exchange: Exchange, receipt: Receipt) -> None:
